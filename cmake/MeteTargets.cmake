@@ -1,0 +1,101 @@
+# How every target of mete is built. A layer's CMakeLists.txt uses these functions and little else.
+#
+#   mete_library(NAME SOURCES a.cc … [DEPENDS mete_base …])     static library mete_NAME
+#   mete_program(NAME SOURCES main.cc … [DEPENDS …])             program NAME in <build>/bin
+#   mete_test(NAME SOURCES a_test.cc … [DEPENDS …] [LABEL unit|scenario|e2e])   GoogleTest binary, run by ctest
+#   mete_benchmark(NAME SOURCES a_benchmark.cc … [DEPENDS …])    google-benchmark binary, run by hand or by bench/
+#   mete_fuzz(NAME SOURCES a_fuzz.cc … [DEPENDS …])              LLVMFuzzerTestOneInput; replays its corpus in ctest,
+#                                                                a libFuzzer binary when CMAKE_CXX_COMPILER is clang
+#
+# Includes are written from the repository's src/ ("ledger/gate.h"), its root for the emulator ("emulator/engine/model.h")
+# and include/ ("mete/cuda.h").
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_CXX_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_DEV "-O1 -g1 -fno-omit-frame-pointer")
+set(METE_SANITIZE "" CACHE STRING "Sanitizers for every target, for example address,undefined")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(METE_CCACHE ccache)
+if(METE_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${METE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${METE_CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Werror)
+if(METE_SANITIZE)
+  add_compile_options(-fsanitize=${METE_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${METE_SANITIZE})
+endif()
+
+include_directories(${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/include)
+
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+find_package(Threads REQUIRED)
+find_package(GTest)
+find_package(benchmark)
+include(GoogleTest)
+
+function(mete_library NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(mete_${NAME} STATIC ${ARG_SOURCES})
+  target_link_libraries(mete_${NAME} PUBLIC ${ARG_DEPENDS})
+endfunction()
+
+function(mete_program NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS})
+endfunction()
+
+function(mete_test NAME)
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT GTest_FOUND)
+    return()
+  endif()
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${NAME} COMMAND ${NAME})
+  set_tests_properties(${NAME} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
+endfunction()
+
+function(mete_benchmark NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT benchmark_FOUND)
+    return()
+  endif()
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS} benchmark::benchmark)
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()
+
+function(mete_fuzz NAME)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${NAME} ${ARG_SOURCES})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS})
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${NAME} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${NAME} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  endif()
+  string(REGEX REPLACE "_fuzz$" "" corpus ${NAME})
+  add_test(NAME ${NAME} COMMAND ${NAME} -runs=20000 ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${corpus})
+  set_tests_properties(${NAME} PROPERTIES LABELS unit TIMEOUT 300)
+endfunction()

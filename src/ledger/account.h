@@ -1,0 +1,37 @@
+// Memory of a share on one GPU: reserve, call the driver, then adjust or give back.
+//
+//   if (!Reserve(view, size)) return CUDA_ERROR_OUT_OF_MEMORY;
+//   if (real_alloc(&p, size) != 0) Return(view, size);
+//   …
+//   real_free(p); Return(view, size);
+//
+// What a share holds is the sum of its slots, always computed from them: there is no total that could drift. A slot's
+// word is raised before the driver call, so a crash at any point leaves too much charged, never too little, and the
+// broker clears the slot of a dead process. All functions are wait-free but for Reserve's bounded retries, thread-safe,
+// and callable from several processes at once. libc only.
+#ifndef METE_LEDGER_ACCOUNT_H_
+#define METE_LEDGER_ACCOUNT_H_
+
+#include <cstdint>
+
+#include "ledger/layout.h"
+
+namespace mete::ledger {
+
+// Charges `bytes` to the caller's slot if the share then holds no more than its quota. False: refused and counted in
+// `denials`; nothing is charged. Two reservations that together exceed the quota never both succeed.
+bool Reserve(const View& view, uint64_t bytes);
+
+// Charges without asking (what the driver has already given, for example a context). May exceed the quota.
+void Charge(const View& view, uint64_t bytes);
+
+// Gives back; saturates at zero.
+void Return(const View& view, uint64_t bytes);
+
+// Bytes the share holds on this GPU (sum over slots, saturating), and this process's part.
+uint64_t Used(const View& view);
+uint64_t UsedBySlot(const View& view);
+
+}  // namespace mete::ledger
+
+#endif  // METE_LEDGER_ACCOUNT_H_
