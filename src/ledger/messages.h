@@ -2,6 +2,9 @@
 //
 //   tenant → broker: AttachRequest                 broker → tenant: AttachReply, with fds {limits, ledger, doorbell}
 //   tenant → broker: ReattachRequest + ledger fd   broker → tenant: AttachReply, with fds {limits, ledger, doorbell}
+//   tenant → broker: AttachRequest of kObserve     broker → tenant: AttachReply, with fds {limits, ledger}
+//
+// An observer (the NVML proxy) takes no slot: its reply carries slot kNoSlot and generation 0.
 //
 // The broker learns pid and uid from the kernel (SO_PEERCRED, SO_PEERPIDFD), never from the message. The doorbell is an
 // eventfd: writing 1 says "look at my ledger". Fixed little-endian layout, versioned by kLayoutVersion; a reader checks
@@ -18,7 +21,9 @@ namespace mete::ledger {
 
 inline constexpr uint32_t kMessageMagic = 0x6574656D;  // "mete"
 
-enum class MessageType : uint32_t { kAttach = 1, kReattach = 2, kAttached = 3, kRefused = 4 };
+enum class MessageType : uint32_t { kAttach = 1, kReattach = 2, kAttached = 3, kRefused = 4, kObserve = 5 };
+
+inline constexpr uint32_t kNoSlot = UINT32_MAX;  // AttachReply::slot of an observer
 
 struct MessageHeader {
   uint32_t magic;
