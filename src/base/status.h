@@ -73,8 +73,8 @@ const char* ExitWord(ExitCode code);
 
 #define METE_STATUS_CONCAT_(a, b) a##b
 #define METE_STATUS_CONCAT(a, b) METE_STATUS_CONCAT_(a, b)
-#define METE_RETURN_IF_ERROR(expression)                                                    \
-  do {                                                                                      \
+#define METE_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                       \
     if (::absl::Status mete_status_ = (expression); !mete_status_.ok()) return mete_status_; \
   } while (false)
 #define METE_ASSIGN_OR_RETURN(declaration, expression) \
