@@ -62,8 +62,8 @@ std::vector<PromiseState> PromisesNow(const GpuOccupancy& gpu, size_t which, con
     add("compute-reservation", soft, false, obstacle);
   } else {
     const bool fits = promised <= 10000;
-    add("compute-reservation", soft, fits, fits ? "promises fit, windows are weighted and " + all
-                                                : "compute promises add up to more than 100 %");
+    add("compute-reservation", soft, fits,
+        fits ? "promises fit, windows are weighted and " + all : "compute promises add up to more than 100 %");
   }
   states.push_back({"enforced-outside", false, false, "intercept works inside the tenant and stops accidents only"});
   return states;

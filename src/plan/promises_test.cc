@@ -57,9 +57,7 @@ TEST(PromisesNow, NothingIsKeptWhileNothingIsInForce) {
   EXPECT_EQ(Of(Shared(), 0, "compute-cap", stalled).because, "the broker is stalled");
 }
 
-TEST(PromisesNow, InterceptionIsNeverEnforcedOutside) {
-  EXPECT_FALSE(Of(Shared(), 0, "enforced-outside").kept);
-}
+TEST(PromisesNow, InterceptionIsNeverEnforcedOutside) { EXPECT_FALSE(Of(Shared(), 0, "enforced-outside").kept); }
 
 }  // namespace
 }  // namespace mete::plan

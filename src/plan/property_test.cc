@@ -63,7 +63,10 @@ void CheckGpu(const GpuOccupancy& gpu) {
     } else {
       RC_ASSERT(allotments[i].quota.count <= Usable(gpu).count);
     }
-    if (holding.compute) compute += holding.compute->percent.hundredths; else weights_without += allotments[i].weight;
+    if (holding.compute)
+      compute += holding.compute->percent.hundredths;
+    else
+      weights_without += allotments[i].weight;
   }
   RC_ASSERT(promised <= Usable(gpu).count);
   RC_ASSERT(compute <= 10000u);
@@ -78,51 +81,54 @@ void CheckGpu(const GpuOccupancy& gpu) {
 }
 
 bool Run() {
-  return rc::check("no sequence of grants and releases promises more than there is", [] {
-    World world = AnyNode();
-    const int steps = *rc::gen::inRange(1, 25);
-    for (int step = 0; step < steps; ++step) {
-      if (*rc::gen::inRange(0, 4) == 0) {
-        GpuOccupancy& gpu = world.occupancy.gpus[*rc::gen::inRange<size_t>(0, world.occupancy.gpus.size())];
-        if (!gpu.holdings.empty()) gpu.holdings.erase(gpu.holdings.begin());
-        continue;
-      }
-      const Request request = AnyRequest(world);
-      const Occupancy before = world.occupancy;
-      const StatusOr<Grant> grant = Resolve(request, before);
-      if (!grant.ok()) {
-        const ExitCode code = ExitCodeFor(grant.status());
-        RC_ASSERT(code == ExitCode::kRefused || code == ExitCode::kUsage);
-        continue;
-      }
-      RC_ASSERT(static_cast<int>(grant->gpus.size()) == request.gpus);
-      for (const GpuGrant& part : grant->gpus) {
-        GpuOccupancy* gpu = Find(world, part.uuid);
-        RC_ASSERT(gpu != nullptr);
-        gpu->holdings.push_back({request.share, request.memory, request.compute, {}});
-        RC_ASSERT(Allot(*gpu).back() == part.allotment);
-      }
-      for (const GpuOccupancy& gpu : world.occupancy.gpus) CheckGpu(gpu);
-    }
-  }) && rc::check("a refusal is right: the largest request named fits, and a byte more does not", [] {
-    World world = AnyNode();
-    GpuOccupancy& gpu = world.occupancy.gpus[0];
-    world.occupancy.gpus.resize(1);
-    const int holders = *rc::gen::inRange(0, 5);
-    for (int i = 0; i < holders; ++i) {
-      gpu.holdings.push_back({"h" + std::to_string(i), std::nullopt, std::nullopt,
-                              Bytes{*rc::gen::inRange<uint64_t>(0, 8 * kGiB)}});
-    }
-    Request request;
-    request.share = "new";
-    const uint64_t largest = LargestQuota(gpu).count;
-    request.memory = Bytes{largest + 1};
-    RC_ASSERT(!Resolve(request, world.occupancy).ok());
-    if (largest > 0) {
-      request.memory = Bytes{largest};
-      RC_ASSERT(Resolve(request, world.occupancy).ok());
-    }
-  });
+  return rc::check("no sequence of grants and releases promises more than there is",
+                   [] {
+                     World world = AnyNode();
+                     const int steps = *rc::gen::inRange(1, 25);
+                     for (int step = 0; step < steps; ++step) {
+                       if (*rc::gen::inRange(0, 4) == 0) {
+                         GpuOccupancy& gpu =
+                             world.occupancy.gpus[*rc::gen::inRange<size_t>(0, world.occupancy.gpus.size())];
+                         if (!gpu.holdings.empty()) gpu.holdings.erase(gpu.holdings.begin());
+                         continue;
+                       }
+                       const Request request = AnyRequest(world);
+                       const Occupancy before = world.occupancy;
+                       const StatusOr<Grant> grant = Resolve(request, before);
+                       if (!grant.ok()) {
+                         const ExitCode code = ExitCodeFor(grant.status());
+                         RC_ASSERT(code == ExitCode::kRefused || code == ExitCode::kUsage);
+                         continue;
+                       }
+                       RC_ASSERT(static_cast<int>(grant->gpus.size()) == request.gpus);
+                       for (const GpuGrant& part : grant->gpus) {
+                         GpuOccupancy* gpu = Find(world, part.uuid);
+                         RC_ASSERT(gpu != nullptr);
+                         gpu->holdings.push_back({request.share, request.memory, request.compute, {}});
+                         RC_ASSERT(Allot(*gpu).back() == part.allotment);
+                       }
+                       for (const GpuOccupancy& gpu : world.occupancy.gpus) CheckGpu(gpu);
+                     }
+                   }) &&
+         rc::check("a refusal is right: the largest request named fits, and a byte more does not", [] {
+           World world = AnyNode();
+           GpuOccupancy& gpu = world.occupancy.gpus[0];
+           world.occupancy.gpus.resize(1);
+           const int holders = *rc::gen::inRange(0, 5);
+           for (int i = 0; i < holders; ++i) {
+             gpu.holdings.push_back({"h" + std::to_string(i), std::nullopt, std::nullopt,
+                                     Bytes{*rc::gen::inRange<uint64_t>(0, 8 * kGiB)}});
+           }
+           Request request;
+           request.share = "new";
+           const uint64_t largest = LargestQuota(gpu).count;
+           request.memory = Bytes{largest + 1};
+           RC_ASSERT(!Resolve(request, world.occupancy).ok());
+           if (largest > 0) {
+             request.memory = Bytes{largest};
+             RC_ASSERT(Resolve(request, world.occupancy).ok());
+           }
+         });
 }
 
 }  // namespace

@@ -62,9 +62,7 @@ std::string WhoHoldsCompute(const GpuOccupancy& gpu, const std::string& share) {
 }
 
 // In words a user can act on; rounded down so that what is named also fits.
-std::string Fitting(uint64_t bytes) {
-  return mete::ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes});
-}
+std::string Fitting(uint64_t bytes) { return mete::ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes}); }
 
 Status FitsMemory(const GpuOccupancy& gpu, const std::string& share, Bytes memory) {
   const uint64_t usable = Usable(gpu).count;
@@ -126,9 +124,7 @@ GpuGrant GrantOn(const GpuOccupancy& gpu, const Request& request) {
 
 Bytes Usable(const GpuOccupancy& gpu) { return Bytes{Minus(gpu.total.count, gpu.reserved.count)}; }
 
-Bytes LargestQuota(const GpuOccupancy& gpu) {
-  return Bytes{Minus(Usable(gpu).count, TakenMemory(gpu, std::string()))};
-}
+Bytes LargestQuota(const GpuOccupancy& gpu) { return Bytes{Minus(Usable(gpu).count, TakenMemory(gpu, std::string()))}; }
 
 Percent LargestCompute(const GpuOccupancy& gpu) {
   const uint32_t taken = TakenCompute(gpu, std::string());
@@ -217,8 +213,14 @@ std::vector<Allotment> Allot(const GpuOccupancy& gpu) {
   uint64_t without_memory = 0;
   uint32_t without_compute = 0;
   for (const Holding& holding : gpu.holdings) {
-    if (holding.memory) promised += holding.memory->count; else ++without_memory;
-    if (holding.compute) promised_compute += holding.compute->percent.hundredths; else ++without_compute;
+    if (holding.memory)
+      promised += holding.memory->count;
+    else
+      ++without_memory;
+    if (holding.compute)
+      promised_compute += holding.compute->percent.hundredths;
+    else
+      ++without_compute;
   }
   uint64_t cap = Minus(Usable(gpu).count, promised);
   // Several uncapped shares may race for the rest; but where somebody was promised memory, they may not do so at the
@@ -250,8 +252,8 @@ Status CheckShareName(std::string_view name) {
   const auto allowed = [](unsigned char c) {
     return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '.' || c == '_' || c == '-';
   };
-  const bool starts_well = std::islower(static_cast<unsigned char>(name[0])) != 0 ||
-                           std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+  const bool starts_well =
+      std::islower(static_cast<unsigned char>(name[0])) != 0 || std::isdigit(static_cast<unsigned char>(name[0])) != 0;
   if (!starts_well || !std::all_of(name.begin(), name.end(), allowed)) {
     std::string shown;
     for (const unsigned char c : name) shown += c >= 0x20 && c < 0x7f ? static_cast<char>(c) : '?';

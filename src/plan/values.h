@@ -27,66 +27,66 @@ struct Compute {
 
 // What a tenant asks. An absent value asks for no promise of that kind.
 struct Request {
-  std::string share;              // the name the share is to have
-  std::string gpu;                // NVML index, GPU-UUID or MIG-UUID; empty: any
-  int gpus = 1;                   // that much on each of so many GPUs
-  bool gpus_given = false;        // --gpus was written: alone it asks for whole GPUs
-  std::optional<Bytes> memory;    // memory-quota
-  std::optional<Compute> compute; // compute-cap or compute-reservation
-  std::string via;                // the mechanism insisted on; empty: mete chooses
+  std::string share;               // the name the share is to have
+  std::string gpu;                 // NVML index, GPU-UUID or MIG-UUID; empty: any
+  int gpus = 1;                    // that much on each of so many GPUs
+  bool gpus_given = false;         // --gpus was written: alone it asks for whole GPUs
+  std::optional<Bytes> memory;     // memory-quota
+  std::optional<Compute> compute;  // compute-cap or compute-reservation
+  std::string via;                 // the mechanism insisted on; empty: mete chooses
 };
 
 // What one share holds on one GPU.
 struct Holding {
   std::string share;
-  std::optional<Bytes> memory;    // its quota, if it asked for one
-  std::optional<Compute> compute; // its promise, if it asked for one
-  Bytes used;                     // what its processes hold now
+  std::optional<Bytes> memory;     // its quota, if it asked for one
+  std::optional<Compute> compute;  // its promise, if it asked for one
+  Bytes used;                      // what its processes hold now
 };
 
 // A process that uses the GPU without a share of this node's book.
 struct Foreigner {
   uint32_t pid = 0;
-  std::string program;            // empty when it cannot be read
+  std::string program;  // empty when it cannot be read
   Bytes used;
 };
 
 struct GpuOccupancy {
-  uint32_t index = 0;             // NVML's
-  std::string uuid;               // "GPU-…"
-  std::string name;               // "NVIDIA A100-SXM4-40GB"
-  Bytes total;                    // as NVML reports it
-  Bytes reserved;                 // by the driver for itself
+  uint32_t index = 0;  // NVML's
+  std::string uuid;    // "GPU-…"
+  std::string name;    // "NVIDIA A100-SXM4-40GB"
+  Bytes total;         // as NVML reports it
+  Bytes reserved;      // by the driver for itself
   bool mig_enabled = false;
   std::vector<Holding> holdings;
   std::vector<Foreigner> foreigners;
 };
 
 struct Occupancy {
-  std::vector<GpuOccupancy> gpus; // in the order of NVML's index
+  std::vector<GpuOccupancy> gpus;  // in the order of NVML's index
 };
 
 // What a share gets on one GPU. It follows from the GPU's holdings and changes as shares come and go.
 struct Allotment {
-  Bytes quota;                    // never more than this
+  Bytes quota;  // never more than this
   ComputeMode mode = ComputeMode::kWorkConserving;
-  uint32_t share = 10000;         // hundredths of a percent: the cap or reservation, 100 % when work-conserving
-  uint32_t weight = 1;            // among the shares that are busy, 1 to 10000
+  uint32_t share = 10000;  // hundredths of a percent: the cap or reservation, 100 % when work-conserving
+  uint32_t weight = 1;     // among the shares that are busy, 1 to 10000
   friend bool operator==(const Allotment&, const Allotment&) = default;
 };
 
 struct GpuGrant {
   uint32_t index = 0;
   std::string uuid;
-  std::optional<Bytes> memory;    // as asked
-  std::optional<Compute> compute; // as asked
+  std::optional<Bytes> memory;     // as asked
+  std::optional<Compute> compute;  // as asked
   Allotment allotment;
 };
 
 struct Grant {
   std::string share;
-  std::string id;                 // 32 hexadecimal digits; names the share for its life
-  std::string mechanism;          // "intercept"
+  std::string id;         // 32 hexadecimal digits; names the share for its life
+  std::string mechanism;  // "intercept"
   bool preload = false;
   std::vector<GpuGrant> gpus;
 };
