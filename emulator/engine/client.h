@@ -23,55 +23,55 @@ namespace mete::emulator {
 
 // One emulated GPU as its board and node define it. Plain data, fixed layout, crosses the socket.
 struct GpuInfo {
-  char name[96];                // NVML's name, "NVIDIA A100-SXM4-40GB"
-  char board[64];               // catalogue id
-  char architecture[24];        // "ampere"
+  char name[96];          // NVML's name, "NVIDIA A100-SXM4-40GB"
+  char board[64];         // catalogue id
+  char architecture[24];  // "ampere"
   uint8_t uuid[16];
-  char pci_bus_id[32];          // "00000000:07:00.0"
-  uint32_t minor;               // /dev/nvidiaN
-  uint32_t pci_device_id;       // device << 16 | vendor, as NVML; 0 where the catalogue has none
+  char pci_bus_id[32];     // "00000000:07:00.0"
+  uint32_t minor;          // /dev/nvidiaN
+  uint32_t pci_device_id;  // device << 16 | vendor, as NVML; 0 where the catalogue has none
   uint32_t compute_major, compute_minor;
   uint32_t sm_count;
   uint32_t threads_per_sm, blocks_per_sm, registers_per_sm, shared_bytes_per_sm, shared_bytes_per_block_optin;
   uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
   uint32_t pcie_gen, pcie_lanes;
   uint32_t max_power_mw;
-  uint32_t mig_capable;         // 1: the board has MIG
-  uint64_t memory_bytes;        // what NVML calls total
-  uint64_t reserved_bytes;      // of it, kept by the driver
+  uint32_t mig_capable;     // 1: the board has MIG
+  uint64_t memory_bytes;    // what NVML calls total
+  uint64_t reserved_bytes;  // of it, kept by the driver
   uint64_t l2_bytes;
   uint64_t memory_bytes_per_s;
-  uint64_t context_bytes;       // device memory of one context (estimate)
+  uint64_t context_bytes;  // device memory of one context (estimate)
 };
 
 enum class Result : int32_t {
   kOk = 0,
-  kOutOfMemory,   // the GPU has not that much left
+  kOutOfMemory,  // the GPU has not that much left
   kNoSuchObject,
-  kRefused,       // compute mode forbids
-  kContextDead,   // the context has a sticky fault
-  kDeviceLost,    // the GPU fell off the bus
-  kLost,          // the engine is gone
+  kRefused,      // compute mode forbids
+  kContextDead,  // the context has a sticky fault
+  kDeviceLost,   // the GPU fell off the bus
+  kLost,         // the engine is gone
 };
 
-struct ProcessInfo {            // one process on one GPU, for NVML
+struct ProcessInfo {  // one process on one GPU, for NVML
   uint32_t pid;
   uint32_t gpu;
-  uint64_t memory_bytes;        // contexts and allocations
-  uint64_t busy_ns;             // GPU time so far
-  char name[128];               // /proc/PID/exe or comm
+  uint64_t memory_bytes;  // contexts and allocations
+  uint64_t busy_ns;       // GPU time so far
+  char name[128];         // /proc/PID/exe or comm
 };
 
-struct GpuState {               // a snapshot, for NVML
+struct GpuState {  // a snapshot, for NVML
   uint64_t engine_time_ns;
-  uint64_t memory_used_bytes;   // without reserved_bytes
-  uint64_t busy_ns;             // time with at least one kernel resident, so far
-  uint64_t memory_busy_ns;      // time in which DRAM was read or written, so far
+  uint64_t memory_used_bytes;  // without reserved_bytes
+  uint64_t busy_ns;            // time with at least one kernel resident, so far
+  uint64_t memory_busy_ns;     // time in which DRAM was read or written, so far
   uint64_t energy_mj;
   uint32_t power_mw, temperature_c, sm_clock_khz, memory_clock_khz;
   uint32_t utilization_gpu, utilization_memory;  // percent of the last second
   uint32_t contexts;
-  uint32_t compute_mode;        // NVML's numbers
+  uint32_t compute_mode;  // NVML's numbers
 };
 
 class Client {
@@ -81,9 +81,9 @@ class Client {
   virtual ~Client() = default;
 
   virtual const std::vector<GpuInfo>& Gpus() const = 0;
-  virtual const std::string& DriverVersion() const = 0;   // "580.65.06"
-  virtual uint32_t CudaVersion() const = 0;               // 13000
-  virtual uint64_t BackingBytes() const = 0;              // real memory all clients together may keep as content
+  virtual const std::string& DriverVersion() const = 0;  // "580.65.06"
+  virtual uint32_t CudaVersion() const = 0;              // 13000
+  virtual uint64_t BackingBytes() const = 0;             // real memory all clients together may keep as content
 
   // A context owns streams and memory; it costs GpuInfo::context_bytes. Ends with the process at the latest.
   virtual Result CreateContext(uint32_t gpu, uint64_t* context) = 0;
@@ -104,8 +104,8 @@ class Client {
   virtual Result CloseStream(uint32_t stream) = 0;
   // Queues work; sequences of a stream count up from 1. Blocks while the ring is full. 0: the engine is gone.
   virtual uint64_t Submit(uint32_t stream, const Work& work) = 0;
-  virtual bool Done(uint32_t stream, uint64_t sequence) const = 0;      // a load, no call
-  virtual Result Wait(uint32_t stream, uint64_t sequence) = 0;          // until done, dead or lost
+  virtual bool Done(uint32_t stream, uint64_t sequence) const = 0;  // a load, no call
+  virtual Result Wait(uint32_t stream, uint64_t sequence) = 0;      // until done, dead or lost
   // Engine time (ns) at which a done kMarker was reached; 0 if not known any more (kept for the last 65536 markers).
   virtual uint64_t MarkerTime(uint32_t stream, uint64_t sequence) const = 0;
   virtual Result ContextState(uint64_t context, uint32_t* xid) const = 0;  // kOk, kContextDead, kDeviceLost, kLost

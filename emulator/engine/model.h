@@ -1,11 +1,16 @@
-// The discrete-event fluid model of one GPU: contexts, streams, time slices, SM and bandwidth shares. One virtual clock;
-// no threads, no I/O. The engine process paces it by the wall clock; simulations run it as fast as it goes.
+// The discrete-event fluid model of one GPU: contexts, streams, time slices, SM and bandwidth shares. One virtual
+// clock; no threads, no I/O. The engine process paces it by the wall clock; simulations run it as fast as it goes.
 //
 //   GpuModel gpu(parameters);
 //   ContextId c = gpu.AddContext(now); StreamId s = gpu.AddStream(c);
 //   gpu.Submit(now, s, work);
 //   gpu.AdvanceTo(t, [](const Completion& done) { … });    // in time order, each at its own instant
 //   std::optional<uint64_t> next = gpu.NextEventNs();
+//
+// A context owns one time-slice group; groups with work take turns (round robin), one without work yields at once.
+// Inside the active context kernels of several streams share the SMs in the order of arrival, each later one taking
+// what the earlier ones leave; rates follow from issue slots and DRAM bandwidth by max-min sharing. Copies have engines
+// of their own and go on whatever context is active. All times are nanoseconds of the model's clock.
 //
 // Results emerge from the mechanism; there is no table of outcomes. Not thread-safe.
 #ifndef METE_EMULATOR_ENGINE_MODEL_H_
@@ -27,26 +32,32 @@ struct GpuParameters {
   double memory_bytes_per_s = 1.555e12;
   double l2_bytes = 40.0 * (1 << 20);
   double pcie_bytes_per_s = 25e9;
-  uint64_t time_slice_ns = 1'024'000;
-  uint64_t switch_fixed_ns = 10'000;      // besides save and restore of the resident state
-  uint64_t launch_overhead_ns = 2'000;    // front end, per kernel
+  // Warp instructions of each class that one SM retires per cycle; the defaults are compute capability 8.0.
+  double warp_throughput[kInstructionClasses] = {2, 2, 1, 0.5, 1, 1, 0.5, 2};
+  double issue_per_cycle = 4;           // warp instructions of any class per SM
+  double l2_bytes_per_cycle = 64;       // between one SM and the L2
+  uint64_t time_slice_ns = 2'048'000;   // what CUDA asks the kernel driver for
+  uint64_t switch_fixed_ns = 10'000;    // besides save and restore of the resident state
+  uint64_t launch_overhead_ns = 2'000;  // front end, per kernel and per copy
+  uint64_t block_floor_ns = 1'000;      // no block is faster: it is set up and drained
 };
 
-using ContextId = uint32_t;
-using StreamId = uint32_t;
+using ContextId = uint32_t;  // from 1; never used twice
+using StreamId = uint32_t;   // from 1; never used twice
 
 struct Completion {
   StreamId stream;
-  uint64_t sequence;   // per stream, from 1
+  uint64_t sequence;  // per stream, from 1
   uint64_t at_ns;
 };
 
 // Integrals since the beginning, for NVML's numbers.
 struct GpuCounters {
-  uint64_t busy_ns = 0;          // at least one kernel resident
-  uint64_t memory_busy_ns = 0;   // DRAM time at full bandwidth
+  uint64_t busy_ns = 0;         // at least one kernel resident
+  uint64_t memory_busy_ns = 0;  // DRAM time at full bandwidth
+  uint64_t sm_busy_ns = 0;      // SM time at full issue rate, of all SMs
   uint64_t switches = 0;
-  double bytes = 0;
+  double bytes = 0;  // DRAM traffic
 };
 
 class GpuModel {
@@ -56,23 +67,31 @@ class GpuModel {
   GpuModel(const GpuModel&) = delete;
   GpuModel& operator=(const GpuModel&) = delete;
 
+  // Every now_ns below: not before NowNs() (an earlier one counts as NowNs()). A later one takes effect when AdvanceTo
+  // reaches it, after the events before it.
   ContextId AddContext(uint64_t now_ns);
-  // Drops the context's streams and whatever they had queued or resident; no completion is reported for it.
+  // Drops the context's streams and whatever they had queued or resident; no completion is reported for it. Work of
+  // other contexts that waits for one of the streams goes on.
   void RemoveContext(uint64_t now_ns, ContextId context);
-  StreamId AddStream(ContextId context);
+  StreamId AddStream(ContextId context);  // 0: no such context
+  // The stream takes no further work; what is queued still runs and is reported, then the stream is gone.
   void RemoveStream(uint64_t now_ns, StreamId stream);
 
-  // now_ns must not be before the last AdvanceTo; returns the sequence in its stream.
+  // Returns the sequence in its stream; 0: no such stream. Numbers out of range are clamped (see Sanitized).
   uint64_t Submit(uint64_t now_ns, StreamId stream, const Work& work);
 
-  // Runs every event up to and including `ns`, reporting completions in time order. The callback may Submit (at the
-  // completion's own instant) but not AdvanceTo.
+  // Runs every event up to and including `ns`, reporting completions in time order. The callback may Submit, add and
+  // remove (at the completion's own instant) but not AdvanceTo.
   void AdvanceTo(uint64_t ns, const std::function<void(const Completion&)>& completed);
+  // The earliest instant at which anything changes; NowNs() if something is due already. None: nothing will happen
+  // without new work.
   std::optional<uint64_t> NextEventNs() const;
 
   uint64_t NowNs() const;
   GpuCounters Counters() const;
-  uint64_t ContextBusyNs(ContextId context) const;   // time in which this context held the GPU with work
+  uint64_t ContextBusyNs(ContextId context) const;  // time in which this context held the GPU with work; 0 when gone
+  // Kernels and copies begun or queued in this context and not done.
+  bool ContextIdle(ContextId context) const;
 
  private:
   struct State;

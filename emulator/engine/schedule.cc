@@ -1,0 +1,318 @@
+// How time passes in the model: progress, turns of the time-slice groups, dispatch of blocks, rates, the next event.
+#include <algorithm>
+#include <cmath>
+
+#include "emulator/engine/model_state.h"
+
+namespace mete::emulator {
+
+namespace {
+
+constexpr double kNever = 9e18;  // about 285 years
+// Work whose end is nearer than this has ended: rounding of instants to whole nanoseconds.
+constexpr double kRoundingNs = 0.5;
+
+}  // namespace
+
+void GpuModel::State::Progress(uint64_t to) {
+  const double dt = static_cast<double>(to - now);
+  now = to;
+  if (dt <= 0) return;
+  double dram_bytes = 0;
+  for (auto& direction : copies) {
+    for (Copy& copy : direction) {
+      if (copy.delay_ns > 0) {
+        copy.delay_ns -= dt;
+        continue;
+      }
+      copy.bytes_left -= copy.rate * dt;
+      dram_bytes += copy.rate * dt * (&direction == &copies[2] ? 2 : 1);
+    }
+  }
+  if (active != nullptr && !active->kernels.empty()) {
+    active->busy_ns += dt;
+    bool resident = false;
+    for (Stream* stream : active->kernels) {
+      Kernel& kernel = stream->kernel;
+      if (!kernel.resident) {
+        kernel.launch_left_ns -= dt;
+        continue;
+      }
+      resident = true;
+      for (Cohort& cohort : kernel.cohorts) cohort.waves_left -= kernel.rate * dt;
+      const double fetched = kernel.dram_rate * dt;
+      if (kernel.cold_bytes > 0) {
+        kernel.cold_bytes -= fetched;
+        active->warm_bytes = std::min(gpu.l2_bytes, active->warm_bytes + fetched);
+      }
+      dram_bytes += fetched;
+      sm_busy_ns += kernel.sm_use / gpu.sm_count * dt;
+    }
+    if (resident) busy_ns += dt;
+  }
+  bytes += dram_bytes;
+  memory_busy_ns += dram_bytes / gpu.memory_bytes_per_s * 1e9;
+}
+
+void GpuModel::State::Retire() {
+  unscheduled = true;
+  if (switching_to != 0 && now >= switch_end) EndSwitch();
+  if (active != nullptr) {
+    // CompleteHead leaves `kernels` alone; the finished are taken out afterwards.
+    bool ended = false;
+    for (Stream* stream : active->kernels) {
+      Kernel& kernel = stream->kernel;
+      if (!kernel.resident) {
+        if (kernel.launch_left_ns < kRoundingNs) {
+          kernel.resident = true;
+          const double held = std::min(kernel.cost.working_set_bytes, gpu.l2_bytes);
+          kernel.cold_bytes = kernel.cost.memory_bytes > 0 ? std::max(0.0, held - active->warm_bytes) : 0;
+        }
+        continue;
+      }
+      if (kernel.cost.unbounded != 0) continue;
+      std::erase_if(kernel.cohorts, [&](const Cohort& cohort) {
+        if (cohort.waves_left > kernel.rate * kRoundingNs) return false;
+        kernel.in_flight -= cohort.blocks;
+        return true;
+      });
+      if (kernel.cohorts.empty() && kernel.unstarted == 0) {
+        ended = true;
+        kernel.resident = false;
+        CompleteHead(*stream);
+      }
+    }
+    if (ended) {
+      std::erase_if(active->kernels, [](const Stream* stream) { return !stream->busy; });
+      while (active->kernels.size() < kResidentGrids && !active->waiting.empty()) {
+        active->kernels.push_back(active->waiting.front());
+        active->waiting.pop_front();
+      }
+    }
+  }
+  for (uint32_t direction = 0; direction < kCopyDirections; ++direction) {
+    for (size_t i = 0; i < copies[direction].size();) {
+      const Copy& copy = copies[direction][i];
+      if (copy.delay_ns < kRoundingNs && copy.bytes_left <= std::max(copy.rate * kRoundingNs, 0.0)) {
+        EndCopy(direction, i);
+      } else {
+        ++i;
+      }
+    }
+  }
+}
+
+// --- Time slices ---------------------------------------------------------------------------------------------------
+
+void GpuModel::State::Runnable(Context& context) {
+  if (&context == active || context.id == switching_to || context.listed) return;
+  context.listed = true;
+  run_list.push_back(context.id);
+}
+
+void GpuModel::State::BeginSwitch() {
+  double state_bytes = 0;
+  const auto count = [&](const Context& context) {
+    for (const Stream* stream : context.kernels) {
+      state_bytes += StateBytes(stream->kernel.cost) * static_cast<double>(stream->kernel.in_flight);
+    }
+  };
+  Context& incoming = *FindContext(run_list.front());
+  run_list.pop_front();
+  incoming.listed = false;
+  count(incoming);
+  switching_to = incoming.id;
+  if (active == nullptr) {  // nothing is loaded
+    EndSwitch();
+    return;
+  }
+  Context& outgoing = *active;
+  count(outgoing);
+  active = nullptr;
+  if (!outgoing.kernels.empty()) Runnable(outgoing);
+  outgoing.warm_bytes = 0;
+  ++switches;
+  const double move_ns = state_bytes / gpu.memory_bytes_per_s * 1e9;
+  switch_end = now + gpu.switch_fixed_ns + static_cast<uint64_t>(std::ceil(move_ns));
+}
+
+void GpuModel::State::EndSwitch() {
+  active = FindContext(switching_to);
+  switching_to = 0;
+  slice_end = now + gpu.time_slice_ns;
+  idle = false;
+  if (active == nullptr) return;
+  active->warm_bytes = 0;
+  for (Stream* stream : active->kernels) {
+    Kernel& kernel = stream->kernel;
+    if (kernel.resident && kernel.cost.memory_bytes > 0) {
+      kernel.cold_bytes = std::min(kernel.cost.working_set_bytes, gpu.l2_bytes);
+    }
+  }
+}
+
+void GpuModel::State::TakeTurns() {
+  while (switching_to == 0) {
+    const bool work = active != nullptr && !active->kernels.empty();
+    if (work && idle) slice_end = now + gpu.time_slice_ns;  // a slice begins with its work
+    idle = !work;
+    if (run_list.empty()) return;
+    if (work) {
+      // Alone, it went on from slice to slice.
+      if (slice_end < now)
+        slice_end += (now - slice_end + gpu.time_slice_ns - 1) / gpu.time_slice_ns * gpu.time_slice_ns;
+      if (slice_end > now) return;
+    }
+    BeginSwitch();
+  }
+}
+
+// --- Blocks and rates ----------------------------------------------------------------------------------------------
+
+void GpuModel::State::Dispatch() {
+  double free = gpu.sm_count;
+  for (Stream* stream : active->kernels) {
+    Kernel& kernel = stream->kernel;
+    // Waves that have not begun go back: a slot that has become free may take their blocks earlier.
+    for (Cohort& cohort : kernel.cohorts) {
+      const double more = std::ceil(cohort.waves_left) - 1;
+      if (more < 1) continue;
+      kernel.unstarted += static_cast<uint64_t>(more) * cohort.blocks;
+      cohort.waves_left -= more;
+    }
+    free -= static_cast<double>(kernel.in_flight) / kernel.per_sm;
+  }
+  for (Stream* stream : active->kernels) {
+    Kernel& kernel = stream->kernel;
+    if (!kernel.resident || kernel.unstarted == 0) continue;
+    const double slots = std::floor(free * kernel.per_sm + 1e-6);
+    if (slots < 1) continue;
+    const uint64_t blocks = std::min(kernel.unstarted, static_cast<uint64_t>(slots));
+    kernel.cohorts.push_back({blocks, 1.0});
+    kernel.unstarted -= blocks;
+    kernel.in_flight += blocks;
+    free -= static_cast<double>(blocks) / kernel.per_sm;
+  }
+  // A slot that ends goes to the first kernel with blocks left. So that one's slots stay its own: its full waves are
+  // one event, not thousands.
+  for (Stream* stream : active->kernels) {
+    Kernel& kernel = stream->kernel;
+    if (kernel.unstarted == 0 || kernel.in_flight == 0) continue;
+    if (kernel.cost.unbounded != 0) continue;
+    const uint64_t waves = kernel.unstarted / kernel.in_flight;
+    for (Cohort& cohort : kernel.cohorts) cohort.waves_left += static_cast<double>(waves);
+    kernel.unstarted -= waves * kernel.in_flight;
+    if (kernel.unstarted > 0) break;
+  }
+}
+
+void GpuModel::State::SetRates() {
+  kernel_loads.clear();
+  copy_loads.clear();
+  if (active != nullptr) {
+    for (const Stream* stream : active->kernels) {
+      const Kernel& kernel = stream->kernel;
+      if (kernel.in_flight == 0) continue;
+      kernel_loads.push_back(
+          {&kernel.cost, kernel.issue_cycles, static_cast<double>(kernel.in_flight), kernel.cold_bytes > 0});
+    }
+  }
+  for (uint32_t direction = 0; direction < kCopyDirections; ++direction) {
+    const bool on_board = direction == 2;
+    double moving = 0;
+    for (const Copy& copy : copies[direction]) moving += copy.delay_ns < kRoundingNs;
+    const double engine = (on_board ? gpu.memory_bytes_per_s / 2 : gpu.pcie_bytes_per_s) * 1e-9;
+    for (Copy& copy : copies[direction]) {
+      copy.rate = 0;
+      if (copy.delay_ns < kRoundingNs) copy_loads.push_back({engine / moving, on_board ? 2.0 : 1.0});
+    }
+  }
+  ShareOut(gpu, kernel_loads, copy_loads);
+  size_t at = 0;
+  if (active != nullptr) {
+    for (Stream* stream : active->kernels) {
+      Kernel& kernel = stream->kernel;
+      kernel.rate = kernel.dram_rate = kernel.sm_use = 0;
+      if (kernel.in_flight == 0) continue;
+      const KernelLoad& load = kernel_loads[at++];
+      kernel.rate = load.rate;
+      kernel.dram_rate = load.dram_rate;
+      kernel.sm_use = load.sm_use;
+    }
+  }
+  at = 0;
+  for (auto& direction : copies) {
+    for (Copy& copy : direction) {
+      if (copy.delay_ns < kRoundingNs) copy.rate = copy_loads[at++].rate;
+    }
+  }
+}
+
+void GpuModel::State::FindNext() {
+  double soonest = kNever;  // ns from now
+  const auto after = [&](double ns) { soonest = std::min(soonest, ns); };
+  for (const auto& direction : copies) {
+    for (const Copy& copy : direction) {
+      if (copy.delay_ns >= kRoundingNs) {
+        after(copy.delay_ns);
+      } else if (copy.rate > 0) {
+        after(copy.bytes_left / copy.rate);
+      }
+    }
+  }
+  if (active != nullptr) {
+    for (const Stream* stream : active->kernels) {
+      const Kernel& kernel = stream->kernel;
+      if (!kernel.resident) {
+        after(kernel.launch_left_ns);
+        continue;
+      }
+      if (kernel.rate > 0 && kernel.cost.unbounded == 0) {
+        for (const Cohort& cohort : kernel.cohorts) after(cohort.waves_left / kernel.rate);
+      }
+      if (kernel.cold_bytes > 0 && kernel.dram_rate > 0) after(kernel.cold_bytes / kernel.dram_rate);
+    }
+  }
+  next.reset();
+  if (soonest < kNever) next = now + std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(soonest)));
+  if (switching_to != 0) {
+    next = std::min(next.value_or(UINT64_MAX), std::max(switch_end, now + 1));
+  } else if (active != nullptr && !active->kernels.empty() && !run_list.empty()) {
+    next = std::min(next.value_or(UINT64_MAX), slice_end);
+  }
+}
+
+void GpuModel::State::Schedule() {
+  TakeTurns();
+  if (active != nullptr) Dispatch();
+  SetRates();
+  FindNext();
+  unscheduled = false;
+}
+
+// --- Copy engines --------------------------------------------------------------------------------------------------
+
+void GpuModel::State::StartCopy(Context& context, uint32_t direction, StreamId stream) {
+  if (context.copying[direction]) {
+    context.copies[direction].push_back(stream);
+    return;
+  }
+  context.copying[direction] = true;
+  const double size = static_cast<double>(FindStream(stream)->queue.front().bytes);
+  copies[direction].push_back({stream, context.id, static_cast<double>(gpu.launch_overhead_ns), size});
+}
+
+void GpuModel::State::EndCopy(uint32_t direction, size_t index) {
+  const Copy ended = copies[direction][index];
+  copies[direction].erase(copies[direction].begin() + static_cast<std::ptrdiff_t>(index));
+  Context& context = *FindContext(ended.context);
+  context.copying[direction] = false;
+  CompleteHead(*FindStream(ended.stream));
+  auto& waiting = context.copies[direction];
+  if (waiting.empty()) return;
+  const StreamId following = waiting.front();
+  waiting.pop_front();
+  StartCopy(context, direction, following);
+}
+
+}  // namespace mete::emulator
