@@ -1,6 +1,7 @@
-// Whose turn it is on one GPU: exclusive submission windows by weighted deficit. Pure: reads numbers, returns numbers;
-// the broker reads them from ledgers and writes the result into limits pages, and the simulation does the same in
-// virtual time. Not thread-safe; one per GPU, owned by one thread.
+// Whose turn it is on one GPU: exclusive submission windows, weighted fair by the GPU time that each share has used.
+// Pure: reads numbers, returns numbers; the broker reads them from ledgers (Observe) and writes the result into limits
+// pages (PublishWindow in pages.h, closing ones first), and the simulation does the same in virtual time. Not
+// thread-safe; one per GPU, owned by one thread. No errors: every input is clamped, for a ledger is written by tenants.
 #ifndef METE_LEDGER_ARBITER_H_
 #define METE_LEDGER_ARBITER_H_
 
@@ -11,29 +12,39 @@
 
 namespace mete::ledger {
 
-using ShareKey = uint64_t;
+using ShareKey = uint64_t;  // not 0
+
+inline constexpr uint64_t kRoundNs = 20'000'000;  // the windows of all busy shares together
+inline constexpr uint64_t kShortestWindowNs = 2'000'000;
+inline constexpr uint64_t kOwnerGraceNs = 200'000;          // an idle owner keeps its window so long
+inline constexpr uint64_t kForgetIdleNs = 10'000'000;       // after so long without demand credit is forfeited
+inline constexpr uint64_t kLongestDrainNs = 1'000'000'000;  // of predicted rest that a hand-over waits for,
+inline constexpr uint64_t kDrainSlackNs = 100'000'000;      // and so much beyond it
 
 // What the broker sees of one share on this GPU.
 struct ShareState {
   ShareKey key = 0;
   ComputeMode mode = ComputeMode::kWorkConserving;
-  uint32_t share = kFullShare;    // hundredths of a percent
+  uint32_t share = kFullShare;  // hundredths of a percent
   uint32_t weight = 1;
-  bool waiting = false;           // some thread waits for a window
-  bool in_flight = false;         // some launch is in flight
-  uint64_t outstanding_ns = 0;    // predicted rest of what is in flight, at most
-  uint64_t used_ns = 0;           // GpuLedger::used_ns
-  uint64_t tat_ns = 0;            // GpuLedger::tat_ns
+  bool waiting = false;         // some thread waits for a window
+  bool in_flight = false;       // some launch is in flight
+  uint64_t outstanding_ns = 0;  // predicted rest of what is in flight (RestNs)
+  uint64_t used_ns = 0;         // GPU time used, with the open interval (UsedNs)
+  uint64_t tat_ns = 0;          // TatNs
 };
+
+// Reads a share's pages.
+ShareState Observe(ShareKey key, const LimitsPage& limits, const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns);
 
 struct Window {
   ShareKey key = 0;
-  uint64_t until_ns = 0;          // for GpuLimits::window_until_ns
+  uint64_t until_ns = 0;  // for GpuLimits::window_until_ns
 };
 
 struct Turn {
-  std::vector<Window> windows;    // one for every share passed in
-  uint64_t wake_at_ns = 0;        // call Step again then at the latest; UINT64_MAX: only when a doorbell rings
+  std::vector<Window> windows;  // one for every share passed in, in the same order
+  uint64_t wake_at_ns = 0;      // call Step again then at the latest; UINT64_MAX: only when a doorbell rings
 };
 
 class Arbiter {
@@ -45,15 +56,33 @@ class Arbiter {
 
  private:
   struct Account {
-    ShareKey key;
-    uint64_t seen_used_ns;
-    double virtual_time;          // used / weight, lifted on return from idleness
-    bool active;
+    ShareKey key = 0;
+    uint64_t seen_used_ns = 0;
+    uint64_t allowance_ns = 0;   // how much more can have been used since the share was first seen
+    double virtual_time = 0;     // used / weight, lifted on return from idleness
+    bool active = false;         // has or recently had demand
+    uint64_t idle_since_ns = 0;  // 0: had demand when last seen
+    // This step's view:
+    const ShareState* state = nullptr;
+    bool demand = false;
+    bool eligible = false;
   };
-  Account& AccountOf(const ShareState& share);
+  Account* Find(ShareKey key);
+  void Refresh(uint64_t now_ns, const std::vector<ShareState>& shares);
+  void ChargeUse(Account& account, uint64_t now_ns, uint64_t elapsed_ns);
+  void Lift(uint64_t now_ns);
+  void MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns);
+  Account* Least(const Account* last);
+  void Give(Account& account, uint64_t now_ns, uint64_t start_ns);
+  bool MayHandOver(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_ns);
+  void Decide(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_ns);
+
   std::vector<Account> accounts_;
-  ShareKey owner_ = 0;
-  uint64_t owner_until_ns_ = 0;
+  uint64_t last_step_ns_ = 0;
+  double floor_ = 0;             // no share that comes back starts below this virtual time
+  ShareKey owner_ = 0;           // 0: nobody
+  uint64_t owner_until_ns_ = 0;  // kWindowOpen, or the end; kWindowQueued while it drains
+  uint64_t drain_limit_ns_ = 0;  // while it drains: then the next window opens anyway
 };
 
 }  // namespace mete::ledger

@@ -1,16 +1,28 @@
 // Compute of a share on one GPU: may this launch go now, and what did it cost.
 //
-//   for (;;) {
-//     Decision d = TryStart(view, predicted_ns, now());
-//     if (d.verdict == Verdict::kGo) break;             // counted in flight; must be balanced by Finish
-//     wait until d.until_ns, or for the window word to leave d.window_sequence, whichever is first
+//   Decision d = TryStart(view, predicted_ns, now());
+//   if (d.verdict == Verdict::kWait) {
+//     BeginWait(view, began = now());
+//     while ((d = TryStart(view, predicted_ns, now())).verdict == Verdict::kWait) {
+//       if (d.ring) ring the doorbell;
+//       FutexWaitUntil(window_sequence, d.window_sequence, d.until_ns);
+//     }
+//     EndWait(view, began, now());
 //   }
-//   real_launch(); …; Finish(view, predicted_ns, now());  // when completion was noticed
+//   if (d.verdict == Verdict::kEnded) return an error;
+//   real_launch(); …; if (Finish(view, 1, predicted_ns, now())) ring the doorbell;   // when completion was noticed
 //
 // The charge is the union of the share's in-flight intervals over all its processes, never the sum. The budget is one
-// word (GCRA): TAT = max(now, TAT) + cost / share. Time is always passed in, so the same code decides in virtual time.
-// All functions are lock-free, thread-safe, callable from several processes, and survive the death of any of them.
-// libc only. See README.md for the rules and their proofs.
+// word (GCRA): TAT = max(TAT, start of the interval) + length / share. A launch may go when
+//   - the share's window is open (with a stale heartbeat every window is, and every share is capped),
+//   - under a hard cap: TAT, with what is in flight, is at most kBurstNs ahead of now,
+//   - what is in flight is predicted to end within kLeadNs, or together with this launch within kDepthNs and the
+//   window.
+// With nothing in flight the last rule always holds: a launch longer than every bound can go.
+//
+// Time is always passed in, so the same code decides in virtual time. All functions are lock-free, thread-safe,
+// callable from several processes, and survive the death of any of them. libc only. README.md has the rules with their
+// proofs.
 #ifndef METE_LEDGER_GATE_H_
 #define METE_LEDGER_GATE_H_
 
@@ -20,6 +32,15 @@
 
 namespace mete::ledger {
 
+inline constexpr uint64_t kBurstNs = 25'000'000;         // how far TAT may be ahead of now when a launch goes
+inline constexpr uint64_t kDepthNs = 4'000'000;          // predicted work in flight, with the new launch
+inline constexpr uint64_t kLeadNs = 300'000;             // queue the next one when so little is left
+inline constexpr uint64_t kWindowToleranceNs = 100'000;  // predicted end may be so far beyond the window's
+inline constexpr uint32_t kBlindLaunches = 4;            // in flight at most once predictions proved too short
+inline constexpr uint64_t kHungNs = 1'000'000'000;       // after so long without a completion siblings go anyway
+inline constexpr uint64_t kLongestWaitNs = 100'000'000;
+inline constexpr uint64_t kShortestWaitNs = 20'000;
+
 enum class Verdict : uint32_t {
   kGo = 0,
   kWait = 1,   // wait until `until_ns` or until limits->gpu[i].window_sequence != window_sequence
@@ -28,8 +49,8 @@ enum class Verdict : uint32_t {
 
 struct Decision {
   Verdict verdict;
-  bool ring;                 // the caller must ring the broker's doorbell (first waiter of a closed window)
-  uint64_t until_ns;         // kWait: try again at the latest then (bounded: at most 100 ms ahead)
+  bool ring;                 // the caller must ring the broker's doorbell (it waits for a window nobody knows it wants)
+  uint64_t until_ns;         // kWait: try again at the latest then (bounded: at most kLongestWaitNs ahead)
   uint32_t window_sequence;  // kWait: futex value to wait on
 };
 
@@ -55,9 +76,16 @@ uint64_t InFlight(const LedgerPage& ledger, uint32_t gpu);
 uint64_t Waiting(const LedgerPage& ledger, uint32_t gpu);
 uint64_t OutstandingNs(const LedgerPage& ledger, uint32_t gpu);
 
+// The predicted rest of what is in flight: outstanding less the time since the last completion.
+uint64_t RestNs(const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns);
+// GPU time charged, with the interval that is still open at now_ns.
+uint64_t UsedNs(const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns);
+// TAT, with the interval that is still open at now_ns charged at `share`.
+uint64_t TatNs(const LedgerPage& ledger, uint32_t gpu, uint32_t share, uint64_t now_ns);
+
 // The broker clears what a dead process left: its words in every GPU's arrays, then the slot itself. Charges the union
-// interval it may have held open.
-void ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns);
+// interval it may have held open. True: a share has drained by it, look whose window is next.
+bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns);
 
 }  // namespace mete::ledger
 

@@ -20,10 +20,12 @@ inline constexpr uint32_t kLedgerMagic = 0x6D4C6564;  // "deLm"
 inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxSlots = 1024;
-inline constexpr uint32_t kFullShare = 10000;              // hundredths of a percent
-inline constexpr uint64_t kNoQuota = UINT64_MAX;           // memory not limited
-inline constexpr uint64_t kWindowOpen = UINT64_MAX;        // no other share wants this GPU
-inline constexpr uint64_t kHeartbeatStaleNs = 100'000'000; // older: windows fall back to caps
+inline constexpr uint32_t kFullShare = 10000;               // hundredths of a percent
+inline constexpr uint64_t kNoQuota = UINT64_MAX;            // memory not limited
+inline constexpr uint64_t kWindowOpen = UINT64_MAX;         // no other share wants this GPU
+inline constexpr uint64_t kWindowClosed = 0;                // ring the doorbell to get one
+inline constexpr uint64_t kWindowQueued = 1;                // closed, and the broker knows that the share waits for it
+inline constexpr uint64_t kHeartbeatStaleNs = 100'000'000;  // older: windows fall back to caps
 
 enum class ComputeMode : uint32_t {
   kWorkConserving = 0,  // no promise; what others leave, by weight
@@ -35,43 +37,43 @@ enum class ComputeMode : uint32_t {
 inline constexpr uint32_t kTracked = 1;  // launches on this GPU are counted, budgeted and windowed
 
 struct alignas(64) GpuLimits {
-  uint8_t uuid[16];                            // NVML's UUID as bytes; fixed for the life of the page
-  std::atomic<uint64_t> memory_quota;          // bytes, kNoQuota for none
-  std::atomic<uint64_t> context_bytes;         // charged for a process's first context
-  std::atomic<uint32_t> share;                 // hundredths of a percent, 1..kFullShare
-  std::atomic<uint32_t> weight;                // 1..kFullShare
-  std::atomic<uint32_t> mode;                  // ComputeMode
-  std::atomic<uint32_t> flags;                 // kTracked
-  std::atomic<uint64_t> window_until_ns;       // 0 closed, kWindowOpen, or the instant the window closes
-  std::atomic<uint32_t> window_sequence;       // futex word: changes whenever window_until_ns does
+  uint8_t uuid[16];                       // NVML's UUID as bytes; fixed for the life of the page
+  std::atomic<uint64_t> memory_quota;     // bytes, kNoQuota for none
+  std::atomic<uint64_t> context_bytes;    // charged for a process's first context
+  std::atomic<uint32_t> share;            // hundredths of a percent, 1..kFullShare
+  std::atomic<uint32_t> weight;           // 1..kFullShare
+  std::atomic<uint32_t> mode;             // ComputeMode
+  std::atomic<uint32_t> flags;            // kTracked
+  std::atomic<uint64_t> window_until_ns;  // kWindowClosed, -Queued, -Open, or the instant the window closes
+  std::atomic<uint32_t> window_sequence;  // futex word: changes whenever window_until_ns does
   uint32_t reserved;
 };
 
 struct alignas(64) LimitsPage {
   uint32_t magic, version;
-  uint32_t bytes;                              // sizeof(LimitsPage)
-  uint32_t gpu_count;                          // 1..kMaxGpus
+  uint32_t bytes;      // sizeof(LimitsPage)
+  uint32_t gpu_count;  // 1..kMaxGpus
   uint8_t share_id[16];
-  std::atomic<uint64_t> heartbeat_ns;          // the broker's last sign of life
-  std::atomic<uint32_t> ended;                 // 1: the share was released; launches and allocations are refused
-  std::atomic<uint32_t> generation;            // of the broker; a new one hands out new pages
+  std::atomic<uint64_t> heartbeat_ns;  // the broker's last sign of life
+  std::atomic<uint32_t> ended;         // 1: the share was released; launches and allocations are refused
+  std::atomic<uint32_t> generation;    // of the broker; a new one hands out new pages
   GpuLimits gpu[kMaxGpus];
 };
 
 // Who holds a slot. Written by the broker alone. generation 0: free.
 struct Slot {
   std::atomic<uint32_t> generation;
-  std::atomic<uint32_t> pid;                   // in the broker's pid name space
-  std::atomic<uint64_t> start_time;            // /proc/PID/stat field 22
+  std::atomic<uint32_t> pid;         // in the broker's pid name space
+  std::atomic<uint64_t> start_time;  // /proc/PID/stat field 22
 };
 
 struct alignas(64) GpuLedger {
-  std::atomic<uint64_t> tat_ns;                // budget: GCRA theoretical arrival time
-  std::atomic<uint64_t> busy_since_ns;         // start of the current uncharged in-flight interval; 0: idle
-  std::atomic<uint64_t> used_ns;               // GPU time charged so far: the union of in-flight intervals
-  std::atomic<uint64_t> denials;               // refused allocations
+  std::atomic<uint64_t> tat_ns;         // budget: GCRA theoretical arrival time
+  std::atomic<uint64_t> busy_since_ns;  // odd: busy, and charged up to here; even: idle since. See gate.h
+  std::atomic<uint64_t> used_ns;        // GPU time charged so far: the union of in-flight intervals
+  std::atomic<uint64_t> denials;        // refused allocations
   std::atomic<uint64_t> last_denied_bytes;
-  std::atomic<uint64_t> waits;                 // launches that had to wait
+  std::atomic<uint64_t> waits;  // launches that had to wait
   std::atomic<uint64_t> waited_ns;
   uint64_t reserved;
   alignas(64) std::atomic<uint64_t> memory[kMaxSlots];          // bytes held or reserved by the slot's process
@@ -82,15 +84,15 @@ struct alignas(64) GpuLedger {
 
 struct alignas(64) LedgerPage {
   uint32_t magic, version;
-  uint32_t bytes;                              // sizeof(LedgerPage)
+  uint32_t bytes;  // sizeof(LedgerPage)
   uint32_t gpu_count;
-  std::atomic<uint32_t> slots_used;            // no slot at or above this index was ever taken; readers clamp it
+  std::atomic<uint32_t> slots_used;  // no slot at or above this index was ever taken; readers clamp it
   Slot slots[kMaxSlots];
   GpuLedger gpu[kMaxGpus];
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
-static_assert(sizeof(GpuLimits) == 128 && sizeof(Slot) == 16);
+static_assert(sizeof(GpuLimits) == 64 && sizeof(Slot) == 16);
 
 // One process's place in the pages. Plain pointers into mappings that outlive it; copy freely.
 struct View {

@@ -49,7 +49,7 @@ struct AttachReply {
   MessageHeader header;  // kAttached or kRefused
   uint32_t slot;
   uint32_t generation;
-  char message[240];     // kRefused: why, and what to do
+  char message[240];  // kRefused: why, and what to do
 };
 
 }  // namespace mete::ledger

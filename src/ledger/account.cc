@@ -1,0 +1,61 @@
+#include "ledger/account.h"
+
+#include "ledger/slots.h"
+
+namespace mete::ledger {
+namespace {
+
+constexpr uint32_t kAttempts = 24;
+
+bool Deny(GpuLedger& gpu, uint64_t bytes) {
+  gpu.last_denied_bytes.store(bytes, std::memory_order_relaxed);
+  gpu.denials.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+}  // namespace
+
+bool Reserve(const View& view, uint64_t bytes) {
+  GpuLedger& gpu = view.ledger->gpu[view.gpu];
+  const GpuLimits& limits = view.limits->gpu[view.gpu];
+  if (view.limits->ended.load(std::memory_order_relaxed) != 0) return Deny(gpu, bytes);
+  std::atomic<uint64_t>& mine = gpu.memory[view.slot];
+  if (limits.memory_quota.load(std::memory_order_relaxed) == kNoQuota) {
+    internal::Raise(mine, bytes);
+    return true;
+  }
+  uint64_t seen = UINT64_MAX;
+  bool seen_before = false;
+  for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+    const uint64_t quota = limits.memory_quota.load(std::memory_order_relaxed);  // may change while we wait
+    const uint64_t held = internal::Sum(*view.ledger, gpu.memory);
+    if (bytes > quota) return Deny(gpu, bytes);
+    if (held <= quota - bytes) {
+      const uint64_t raised = internal::Raise(mine, bytes);
+      if (internal::Sum(*view.ledger, gpu.memory) <= quota) return true;
+      // Somebody asked at the same moment. Both see it, both step back; the one whose pause is shorter goes first.
+      internal::Lower(mine, raised);
+      seen_before = false;
+    } else {
+      // Hopeless as it stands, and nobody was disturbed by finding out. If the excess is not moving, it is no passing
+      // reservation of a neighbour that will be rolled back.
+      if (seen_before && held == seen) return Deny(gpu, bytes);
+      seen = held;
+      seen_before = true;
+    }
+    internal::BackOff(attempt, view.slot);
+  }
+  return Deny(gpu, bytes);
+}
+
+void Charge(const View& view, uint64_t bytes) { internal::Raise(view.ledger->gpu[view.gpu].memory[view.slot], bytes); }
+
+void Return(const View& view, uint64_t bytes) { internal::Lower(view.ledger->gpu[view.gpu].memory[view.slot], bytes); }
+
+uint64_t Used(const View& view) { return internal::Sum(*view.ledger, view.ledger->gpu[view.gpu].memory); }
+
+uint64_t UsedBySlot(const View& view) {
+  return view.ledger->gpu[view.gpu].memory[view.slot].load(std::memory_order_relaxed);
+}
+
+}  // namespace mete::ledger

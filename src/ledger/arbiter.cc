@@ -1,0 +1,224 @@
+#include "ledger/arbiter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ledger/gate.h"
+#include "ledger/slots.h"
+
+namespace mete::ledger {
+namespace {
+
+constexpr uint64_t kLongestHandOverNs = 1'000'000;
+constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+
+double Weight(const ShareState& share) { return static_cast<double>(internal::ClampShare(share.weight)); }
+
+void Earlier(uint64_t* at, uint64_t candidate) { *at = std::min(*at, candidate); }
+
+}  // namespace
+
+ShareState Observe(ShareKey key, const LimitsPage& limits, const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns) {
+  const GpuLimits& asked = limits.gpu[gpu];
+  ShareState state;
+  state.key = key;
+  const uint32_t mode = asked.mode.load(std::memory_order_relaxed);
+  state.mode =
+      mode <= static_cast<uint32_t>(ComputeMode::kSoft) ? static_cast<ComputeMode>(mode) : ComputeMode::kWorkConserving;
+  state.share = internal::ClampShare(asked.share.load(std::memory_order_relaxed));
+  state.weight = internal::ClampShare(asked.weight.load(std::memory_order_relaxed));
+  state.waiting = Waiting(ledger, gpu) != 0;
+  state.in_flight = InFlight(ledger, gpu) != 0;
+  state.outstanding_ns = RestNs(ledger, gpu, now_ns);
+  state.used_ns = UsedNs(ledger, gpu, now_ns);
+  state.tat_ns = TatNs(ledger, gpu, state.share, now_ns);
+  return state;
+}
+
+Arbiter::Account* Arbiter::Find(ShareKey key) {
+  if (key == 0) return nullptr;
+  for (Account& account : accounts_) {
+    if (account.key == key) return &account;
+  }
+  return nullptr;
+}
+
+// Adds what a share has used since the last step. A ledger is written by its tenants: nobody can have used more than
+// the time that has passed, and a count that falls back by more than that was rewritten and is taken as full use.
+void Arbiter::ChargeUse(Account& account, uint64_t now_ns, uint64_t elapsed_ns) {
+  (void)now_ns;
+  const uint64_t used = account.state->used_ns;
+  account.allowance_ns = internal::SaturatingAdd(account.allowance_ns, elapsed_ns);
+  uint64_t step = 0;
+  if (used >= account.seen_used_ns) {
+    step = used - account.seen_used_ns;
+    account.seen_used_ns = used;
+  } else if (account.seen_used_ns - used > elapsed_ns) {
+    step = elapsed_ns;
+    account.seen_used_ns = used;
+  }
+  step = std::min(step, account.allowance_ns);
+  account.allowance_ns -= step;
+  account.virtual_time += static_cast<double>(step) / Weight(*account.state);
+  if (step > 0) account.idle_since_ns = 0;
+}
+
+void Arbiter::Refresh(uint64_t now_ns, const std::vector<ShareState>& shares) {
+  const uint64_t elapsed = last_step_ns_ == 0 ? 0 : internal::SaturatingSubtract(now_ns, last_step_ns_);
+  last_step_ns_ = now_ns;
+  for (Account& account : accounts_) account.state = nullptr;
+  for (const ShareState& share : shares) {
+    Account* account = Find(share.key);
+    if (account == nullptr) {
+      Account fresh;
+      fresh.key = share.key;
+      fresh.seen_used_ns = share.used_ns;
+      fresh.virtual_time = floor_;
+      accounts_.push_back(fresh);
+      account = &accounts_.back();
+      account->state = &share;
+    } else {
+      account->state = &share;
+      ChargeUse(*account, now_ns, elapsed);
+    }
+    account->demand = share.waiting || share.in_flight;
+    account->eligible = false;
+  }
+  std::erase_if(accounts_, [](const Account& account) { return account.state == nullptr; });
+  if (Find(owner_) == nullptr) owner_ = 0;
+}
+
+// Start-time fairness: whoever comes back from idleness starts level with the least of those who were busy meanwhile.
+void Arbiter::Lift(uint64_t now_ns) {
+  double least = std::numeric_limits<double>::max();
+  double most = floor_;
+  for (Account& account : accounts_) {
+    if (account.active && account.idle_since_ns != 0 && now_ns - account.idle_since_ns >= kForgetIdleNs) {
+      account.active = false;
+    }
+    if (account.active) least = std::min(least, account.virtual_time);
+    most = std::max(most, account.virtual_time);
+  }
+  floor_ = std::max(floor_, least == std::numeric_limits<double>::max() ? most : least);
+  for (Account& account : accounts_) {
+    if (account.demand) {
+      if (!account.active) account.virtual_time = std::max(account.virtual_time, floor_);
+      account.active = true;
+      account.idle_since_ns = 0;
+    } else if (account.idle_since_ns == 0) {
+      account.idle_since_ns = now_ns;
+    }
+  }
+}
+
+// Who can use a window now. The owner counts for a short while after its last work: a program that waits for each
+// kernel before it launches the next is idle for an instant after each.
+void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
+  for (Account& account : accounts_) {
+    bool wants = account.demand;
+    if (!wants && account.key == owner_ && owner_until_ns_ != kWindowQueued) {
+      wants = now_ns - account.idle_since_ns < kOwnerGraceNs;
+      if (wants) Earlier(wake_at_ns, account.idle_since_ns + kOwnerGraceNs);
+    }
+    if (!wants) continue;
+    const ShareState& state = *account.state;
+    const uint64_t ahead = internal::SaturatingSubtract(state.tat_ns, now_ns);
+    account.eligible = state.mode != ComputeMode::kHard || ahead <= kBurstNs;
+    if (!account.eligible) Earlier(wake_at_ns, state.tat_ns - kBurstNs);
+  }
+}
+
+// The eligible share that has had least; of equals not the one that had the last window.
+Arbiter::Account* Arbiter::Least(const Account* last) {
+  Account* least = nullptr;
+  for (Account& account : accounts_) {
+    if (!account.eligible) continue;
+    if (least == nullptr || account.virtual_time < least->virtual_time ||
+        (account.virtual_time == least->virtual_time && least == last)) {
+      least = &account;
+    }
+  }
+  return least;
+}
+
+void Arbiter::Give(Account& account, uint64_t now_ns, uint64_t start_ns) {
+  double weights = 0;
+  int contenders = 0;
+  for (const Account& other : accounts_) {
+    if (!other.eligible) continue;
+    weights += Weight(*other.state);
+    ++contenders;
+  }
+  owner_ = account.key;
+  drain_limit_ns_ = 0;
+  if (contenders <= 1) {
+    owner_until_ns_ = kWindowOpen;
+    return;
+  }
+  const auto length = static_cast<uint64_t>(static_cast<double>(kRoundNs) * Weight(*account.state) / weights);
+  owner_until_ns_ = std::max(now_ns, start_ns) + std::clamp(length, kShortestWindowNs, kRoundNs);
+}
+
+// May somebody else's window open: the owner's work is done, or will be by the time the next one has woken up. A rest
+// of zero with work in flight means that the prediction was wrong: then wait for the owner's doorbell, but not for
+// ever.
+bool Arbiter::MayHandOver(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_ns) {
+  const Account* owner = Find(owner_);
+  if (owner == nullptr || !owner->state->in_flight) return true;
+  const uint64_t rest = owner->state->outstanding_ns;
+  if (rest > 0 && rest <= hand_over_ns) return true;
+  if (owner_until_ns_ != kWindowQueued) {
+    owner_until_ns_ = kWindowQueued;
+    drain_limit_ns_ = now_ns + std::min(rest, kLongestDrainNs) + kDrainSlackNs;
+  }
+  if (now_ns >= drain_limit_ns_) return true;
+  Earlier(wake_at_ns, drain_limit_ns_);
+  if (rest > hand_over_ns) Earlier(wake_at_ns, internal::SaturatingAdd(now_ns, rest - hand_over_ns));
+  return false;
+}
+
+void Arbiter::Decide(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_ns) {
+  Account* owner = Find(owner_);
+  Account* next = Least(owner);
+  if (next == nullptr) {
+    // Nobody wants the GPU or may use it. The last owner keeps it, so that the usual single tenant never has to ask.
+    if (owner == nullptr && accounts_.size() == 1) owner_ = accounts_[0].key;
+    owner_until_ns_ = kWindowOpen;
+    return;
+  }
+  const bool contended =
+      std::count_if(accounts_.begin(), accounts_.end(), [](const Account& account) { return account.eligible; }) > 1;
+  const bool running = owner != nullptr && owner->eligible && owner_until_ns_ != kWindowQueued;
+  if (running && contended && owner_until_ns_ != kWindowOpen && now_ns + hand_over_ns < owner_until_ns_) {
+    Earlier(wake_at_ns, owner_until_ns_ - hand_over_ns);
+    return;
+  }
+  uint64_t start = now_ns;
+  if (next != owner) {
+    if (!MayHandOver(now_ns, hand_over_ns, wake_at_ns)) return;
+    if (owner != nullptr && owner->state->in_flight) start += std::min(owner->state->outstanding_ns, hand_over_ns);
+  }
+  Give(*next, now_ns, start);
+  if (owner_until_ns_ != kWindowOpen) Earlier(wake_at_ns, owner_until_ns_ - hand_over_ns);
+}
+
+Turn Arbiter::Step(uint64_t now_ns, const std::vector<ShareState>& shares, uint64_t hand_over_ns) {
+  now_ns = std::max(now_ns, last_step_ns_);
+  hand_over_ns = std::min(hand_over_ns, kLongestHandOverNs);
+  Turn turn;
+  turn.wake_at_ns = kNever;
+  Refresh(now_ns, shares);
+  Lift(now_ns);
+  MarkEligible(now_ns, &turn.wake_at_ns);
+  Decide(now_ns, hand_over_ns, &turn.wake_at_ns);
+  if (turn.wake_at_ns <= now_ns) turn.wake_at_ns = now_ns + 1;
+  turn.windows.reserve(shares.size());
+  for (const ShareState& share : shares) {
+    const Account* account = Find(share.key);
+    const uint64_t other = account->demand ? kWindowQueued : kWindowClosed;
+    turn.windows.push_back({share.key, share.key == owner_ ? owner_until_ns_ : other});
+  }
+  return turn;
+}
+
+}  // namespace mete::ledger

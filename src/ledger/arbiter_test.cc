@@ -1,0 +1,183 @@
+#include "ledger/arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include "ledger/gate.h"
+
+namespace mete::ledger {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kHandOver = 100'000;
+
+ShareState Idle(ShareKey key, uint32_t weight = 1) {
+  ShareState state;
+  state.key = key;
+  state.weight = weight;
+  return state;
+}
+ShareState Waiting(ShareKey key, uint32_t weight = 1) {
+  ShareState state = Idle(key, weight);
+  state.waiting = true;
+  return state;
+}
+uint64_t Until(const Turn& turn, ShareKey key) {
+  for (const Window& window : turn.windows) {
+    if (window.key == key) return window.until_ns;
+  }
+  ADD_FAILURE() << "no window for " << key;
+  return 0;
+}
+
+TEST(Arbiter, OneShareAloneIsNeverWindowed) {
+  Arbiter arbiter;
+  EXPECT_EQ(Until(arbiter.Step(kMs, {Idle(1)}, kHandOver), 1), kWindowOpen);
+  const Turn turn = arbiter.Step(2 * kMs, {Waiting(1)}, kHandOver);
+  EXPECT_EQ(Until(turn, 1), kWindowOpen);
+  EXPECT_EQ(turn.wake_at_ns, UINT64_MAX);
+}
+
+TEST(Arbiter, TheOnlyOneThatWantsTheGpuHasIt) {
+  Arbiter arbiter;
+  arbiter.Step(kMs, {Idle(1), Idle(2)}, kHandOver);
+  const Turn turn = arbiter.Step(2 * kMs, {Idle(1), Waiting(2)}, kHandOver);
+  EXPECT_EQ(Until(turn, 2), kWindowOpen);
+  EXPECT_EQ(Until(turn, 1), kWindowClosed) << "it must ring when it wants one";
+  EXPECT_EQ(Until(arbiter.Step(9 * kMs, {Idle(1), Idle(2)}, kHandOver), 2), kWindowOpen) << "keeps it while idle";
+}
+
+TEST(Arbiter, WindowsFollowTheWeights) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1, 30), Waiting(2, 70)};
+  uint64_t now = kMs, held[3] = {};
+  for (int i = 0; i < 4000; ++i) {
+    const Turn turn = arbiter.Step(now, shares, kHandOver);
+    const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
+    ASSERT_EQ(Until(turn, 3 - owner), kWindowQueued);
+    ASSERT_LE(Until(turn, owner) - now, 20 * kMs);
+    ASSERT_GT(turn.wake_at_ns, now);
+    shares[owner - 1].used_ns += turn.wake_at_ns - now;
+    held[owner] += turn.wake_at_ns - now;
+    now = turn.wake_at_ns;
+  }
+  EXPECT_NEAR(static_cast<double>(held[1]) / static_cast<double>(held[1] + held[2]), 0.30, 0.002);
+}
+
+TEST(Arbiter, OverrunIsDebt) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
+  uint64_t now = kMs, used[3] = {};
+  for (int i = 0; i < 2000; ++i) {
+    const Turn turn = arbiter.Step(now, shares, 0);
+    const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
+    const uint64_t ran = owner == 1 ? 50 * kMs : turn.wake_at_ns - now;  // share 1 launches 50 ms kernels
+    shares[owner - 1].used_ns += ran;
+    used[owner] += ran;
+    now += ran;
+  }
+  EXPECT_NEAR(static_cast<double>(used[1]) / static_cast<double>(used[2]), 1.0, 0.01);
+}
+
+TEST(Arbiter, WaitsForTheDrainButNotForEver) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Idle(2)};
+  arbiter.Step(kMs, shares, kHandOver);
+  shares[0].waiting = false;
+  shares[0].in_flight = true;
+  shares[0].outstanding_ns = 3 * kMs;
+  shares[0].used_ns = kMs;
+  shares[1] = Waiting(2);
+  Turn turn = arbiter.Step(2 * kMs, shares, kHandOver);
+  EXPECT_EQ(Until(turn, 1), kWindowQueued);
+  EXPECT_EQ(Until(turn, 2), kWindowQueued);
+  EXPECT_EQ(turn.wake_at_ns, 2 * kMs + 3 * kMs - kHandOver);
+  shares[0].outstanding_ns = 80'000;
+  turn = arbiter.Step(turn.wake_at_ns, shares, kHandOver);
+  EXPECT_GT(Until(turn, 2), 5 * kMs) << "opens while the last work drains";
+
+  Arbiter stuck;
+  shares = {Waiting(1), Idle(2)};
+  stuck.Step(kMs, shares, kHandOver);
+  shares[0].in_flight = true;
+  shares[0].outstanding_ns = UINT64_MAX;  // a hung kernel, or a lie
+  shares[1] = Waiting(2);
+  uint64_t now = 2 * kMs;
+  turn = stuck.Step(now, shares, kHandOver);
+  while (Until(turn, 2) <= now && now < 100'000 * kMs) {
+    shares[0].used_ns += turn.wake_at_ns - now;
+    now = turn.wake_at_ns;
+    turn = stuck.Step(now, shares, kHandOver);
+  }
+  EXPECT_LE(now, 2 * kMs + kLongestDrainNs + kDrainSlackNs);
+  EXPECT_GT(Until(turn, 2), now);
+}
+
+TEST(Arbiter, AnIdleOwnerLosesItsWindowAfterAGrace) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
+  Turn turn = arbiter.Step(kMs, shares, kHandOver);
+  const ShareKey owner = Until(turn, 1) > kMs ? 1 : 2, other = 3 - owner;
+  shares[owner - 1].waiting = false;
+  turn = arbiter.Step(2 * kMs, shares, kHandOver);
+  EXPECT_GT(Until(turn, owner), 2 * kMs);
+  EXPECT_EQ(turn.wake_at_ns, 2 * kMs + kOwnerGraceNs);
+  turn = arbiter.Step(turn.wake_at_ns, shares, kHandOver);
+  EXPECT_EQ(Until(turn, other), kWindowOpen);
+}
+
+TEST(Arbiter, IdlenessBanksNoCredit) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Idle(2)};
+  uint64_t now = kMs;
+  for (int i = 0; i < 100; ++i) {  // share 1 alone for 10 s
+    arbiter.Step(now, shares, kHandOver);
+    now += 100 * kMs;
+    shares[0].used_ns += 100 * kMs;
+  }
+  shares[1] = Waiting(2);
+  uint64_t held[3] = {};
+  for (int i = 0; i < 100; ++i) {
+    const Turn turn = arbiter.Step(now, shares, kHandOver);
+    const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
+    shares[owner - 1].used_ns += turn.wake_at_ns - now;
+    held[owner] += turn.wake_at_ns - now;
+    now = turn.wake_at_ns;
+  }
+  EXPECT_NEAR(static_cast<double>(held[1]) / static_cast<double>(held[2]), 1.0, 0.05);
+}
+
+TEST(Arbiter, AHardShareBeyondItsBudgetIsPassedOver) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
+  shares[0].mode = ComputeMode::kHard;
+  shares[0].tat_ns = 500 * kMs;
+  const Turn turn = arbiter.Step(kMs, shares, kHandOver);
+  EXPECT_EQ(Until(turn, 2), kWindowOpen);
+  EXPECT_EQ(turn.wake_at_ns, 500 * kMs - kBurstNs);
+}
+
+TEST(Arbiter, ARewrittenCounterGainsNothing) {
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
+  uint64_t now = kMs, held[3] = {};
+  for (int i = 0; i < 1000; ++i) {
+    shares[0].used_ns = i % 2 == 0 ? 0 : UINT64_MAX;
+    const Turn turn = arbiter.Step(now, shares, kHandOver);
+    const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
+    held[owner] += turn.wake_at_ns - now;
+    if (owner == 2) shares[1].used_ns += turn.wake_at_ns - now;
+    now = turn.wake_at_ns;
+  }
+  EXPECT_LE(held[1], held[2] + 40 * kMs);
+}
+
+TEST(Arbiter, SharesComeAndGo) {
+  Arbiter arbiter;
+  arbiter.Step(kMs, {Waiting(1), Waiting(2), Waiting(3)}, kHandOver);
+  const Turn turn = arbiter.Step(2 * kMs, {Waiting(3)}, kHandOver);
+  EXPECT_EQ(Until(turn, 3), kWindowOpen);
+  EXPECT_TRUE(arbiter.Step(3 * kMs, {}, kHandOver).windows.empty());
+}
+
+}  // namespace
+}  // namespace mete::ledger
