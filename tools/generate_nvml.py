@@ -2,11 +2,13 @@
 """Generates C++ text from the NVML data in data/nvml/.
 
   generate_nvml.py unsupported  DATA_DIR OUT   a weak definition of every name, answering "not supported" and counted
+  generate_nvml.py prototypes   DATA_DIR OUT   declarations of the functions whose types src/nvml/abi.h describes
   generate_nvml.py layout       DATA_DIR OUT   static assertions that src/nvml/abi.h has the recorded layout
 
 Other generators import `load` to read the same data.
 """
 import pathlib
+import re
 import sys
 from dataclasses import dataclass
 
@@ -37,8 +39,23 @@ def unsupported(data_dir):
            '#include "emulator/nvml/state.h"', "",
            "#define NOT_BUILT(symbol) \\",
            '  extern "C" __attribute__((weak, visibility("default"))) int symbol() { \\',
-           "    return mete::emulator::nvml::NotSupported(#symbol); \\", "  }"]
+           "    return mete::emulator::NvmlNotSupported(#symbol); \\", "  }"]
     out += [f"NOT_BUILT({f.symbol})" for f in load(data_dir) if f.symbol != "nvmlErrorString"]
+    return "\n".join(out) + "\n"
+
+
+def prototypes(data_dir):
+    abi = (pathlib.Path(data_dir).parent.parent / "src" / "nvml" / "abi.h").read_text()
+    known = set(re.findall(r"\bnvml\w+_t\b", abi))
+    out = ["// NVML's entry points as far as nvml/abi.h describes their types: the compiler holds callers and definitions to",
+           "// the recorded signatures. Generated from data/nvml/functions.tsv; do not edit.",
+           "#ifndef METE_NVML_PROTOTYPES_H_", "#define METE_NVML_PROTOTYPES_H_", '#include "nvml/abi.h"',
+           "namespace mete::nvml::abi {", 'extern "C" {', "#define METE_NVML_API __attribute__((visibility(\"default\")))"]
+    for f in load(data_dir):
+        if set(re.findall(r"\bnvml\w+_t\b", f.parameters)) <= known:
+            result = "const char*" if f.symbol == "nvmlErrorString" else "nvmlReturn_t"
+            out.append(f"METE_NVML_API {result} {f.symbol}({f.parameters});")
+    out += ["}", "}  // namespace mete::nvml::abi", "#endif"]
     return "\n".join(out) + "\n"
 
 
@@ -53,7 +70,7 @@ def layout(data_dir):
 
 
 def main(arguments):
-    kinds = {"unsupported": unsupported, "layout": layout}
+    kinds = {"unsupported": unsupported, "prototypes": prototypes, "layout": layout}
     if len(arguments) != 3 or arguments[0] not in kinds:
         sys.exit(__doc__)
     kind, data_dir, out = arguments

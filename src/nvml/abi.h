@@ -46,7 +46,23 @@ enum nvmlReturn_t : int {
 typedef struct nvmlDevice_st* nvmlDevice_t;
 typedef struct nvmlEventSet_st* nvmlEventSet_t;
 
-// Enumerations are int-sized at the boundary: a stranger may pass any value.
+// Enumerations are ints at the boundary: a stranger may pass any value.
+using nvmlBrandType_t = int;
+using nvmlClockId_t = int;
+using nvmlClockType_t = int;
+using nvmlComputeMode_t = int;
+using nvmlEccCounterType_t = int;
+using nvmlEnableState_t = int;
+using nvmlGpuP2PCapsIndex_t = int;
+using nvmlGpuP2PStatus_t = int;
+using nvmlGpuTopologyLevel_t = int;
+using nvmlGpuVirtualizationMode_t = int;
+using nvmlMemoryErrorType_t = int;
+using nvmlPstates_t = int;
+using nvmlTemperatureSensors_t = int;
+using nvmlBusType_t = unsigned;
+using nvmlDeviceArchitecture_t = unsigned;
+
 inline constexpr int NVML_CLOCK_GRAPHICS = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2, NVML_CLOCK_VIDEO = 3;
 inline constexpr int NVML_CLOCK_ID_CURRENT = 0, NVML_CLOCK_ID_APP_CLOCK_TARGET = 1, NVML_CLOCK_ID_APP_CLOCK_DEFAULT = 2,
                      NVML_CLOCK_ID_CUSTOMER_BOOST_MAX = 3;
@@ -193,6 +209,11 @@ struct nvmlTemperature_v1_t {
   int sensorType;
   int temperature;  // degrees Celsius
 };
+
+using nvmlPciInfoExt_t = nvmlPciInfoExt_v1_t;
+using nvmlProcessDetailList_t = nvmlProcessDetailList_v1_t;
+using nvmlProcessesUtilizationInfo_t = nvmlProcessesUtilizationInfo_v1_t;
+using nvmlTemperature_t = nvmlTemperature_v1_t;
 
 // Versioned structures carry their own size and version in the first word.
 template <typename T>

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "mete/nvml_prototypes.h"
 #include "nvml/abi.h"
 
 namespace mete::nvml {
@@ -25,31 +26,32 @@ class Api {
   std::string file;
   bool emulated = false;
 
-  template <typename... A>
-  using Call = abi::nvmlReturn_t (*)(A...);
   using Device = abi::nvmlDevice_t;
 
   // Every driver since 450 has these.
-  Call<> init = nullptr, shutdown = nullptr;
-  Call<char*, unsigned> driver_version = nullptr, nvml_version = nullptr;
-  Call<int*> cuda_version = nullptr;
-  Call<unsigned*> count = nullptr;
-  Call<unsigned, Device*> handle_by_index = nullptr;
-  Call<Device, char*, unsigned> name = nullptr, uuid = nullptr;
-  Call<Device, unsigned*> minor = nullptr;
-  Call<Device, abi::nvmlPciInfo_t*> pci_info = nullptr;
-  Call<Device, int*, int*> capability = nullptr;
-  Call<Device, abi::nvmlMemory_t*> memory = nullptr;
-  Call<Device, int*> compute_mode = nullptr;
-  Call<Device, abi::nvmlUtilization_t*> utilization = nullptr;
-  Call<Device, abi::nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long> process_utilization = nullptr;
-  const char* (*error_string)(int) = nullptr;
+  decltype(&abi::nvmlInit_v2) init = nullptr;
+  decltype(&abi::nvmlShutdown) shutdown = nullptr;
+  decltype(&abi::nvmlErrorString) error_string = nullptr;
+  decltype(&abi::nvmlSystemGetDriverVersion) driver_version = nullptr;
+  decltype(&abi::nvmlSystemGetNVMLVersion) nvml_version = nullptr;
+  decltype(&abi::nvmlSystemGetCudaDriverVersion_v2) cuda_version = nullptr;
+  decltype(&abi::nvmlDeviceGetCount_v2) count = nullptr;
+  decltype(&abi::nvmlDeviceGetHandleByIndex_v2) handle_by_index = nullptr;
+  decltype(&abi::nvmlDeviceGetName) name = nullptr;
+  decltype(&abi::nvmlDeviceGetUUID) uuid = nullptr;
+  decltype(&abi::nvmlDeviceGetMinorNumber) minor = nullptr;
+  decltype(&abi::nvmlDeviceGetPciInfo_v3) pci_info = nullptr;
+  decltype(&abi::nvmlDeviceGetCudaComputeCapability) capability = nullptr;
+  decltype(&abi::nvmlDeviceGetMemoryInfo) memory = nullptr;
+  decltype(&abi::nvmlDeviceGetComputeMode) compute_mode = nullptr;
+  decltype(&abi::nvmlDeviceGetUtilizationRates) utilization = nullptr;
+  decltype(&abi::nvmlDeviceGetProcessUtilization) process_utilization = nullptr;
 
   // Null where the driver is older.
-  Call<Device, abi::nvmlMemory_v2_t*> memory_v2 = nullptr;
-  Call<Device, unsigned*, unsigned*> mig_mode = nullptr;
-  Call<Device, unsigned*, abi::nvmlProcessInfo_t*> processes = nullptr;  // _v3, else _v2
-  Call<unsigned, char*, unsigned> process_name = nullptr;
+  decltype(&abi::nvmlDeviceGetMemoryInfo_v2) memory_v2 = nullptr;
+  decltype(&abi::nvmlDeviceGetMigMode) mig_mode = nullptr;
+  decltype(&abi::nvmlDeviceGetComputeRunningProcesses_v3) processes = nullptr;  // or _v2, which is the same
+  decltype(&abi::nvmlSystemGetProcessName) process_name = nullptr;
 
  private:
   Api() = default;

@@ -1,0 +1,129 @@
+#include "emulator/nvml/fake_node.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "emulator/nvml/state.h"
+
+namespace mete::emulator {
+
+namespace {
+
+class FakeClient : public Client {
+ public:
+  FakeClient() { ++FakeNode::Get().open; }
+  ~FakeClient() override { --FakeNode::Get().open; }
+
+  const std::vector<GpuInfo>& Gpus() const override { return gpus_; }
+  const std::string& DriverVersion() const override { return version_; }
+  uint32_t CudaVersion() const override { return 13000; }
+  uint64_t BackingBytes() const override { return 0; }
+
+  Result CreateContext(uint32_t, uint64_t*) override { return Result::kRefused; }
+  Result DestroyContext(uint64_t) override { return Result::kNoSuchObject; }
+  Result FailContext(uint64_t, uint32_t) override { return Result::kNoSuchObject; }
+  Result ReserveMemory(uint64_t, uint64_t) override { return Result::kNoSuchObject; }
+  Result ReturnMemory(uint64_t, uint64_t) override { return Result::kNoSuchObject; }
+  Result MemoryInfo(uint32_t, uint64_t*, uint64_t*) override { return Result::kNoSuchObject; }
+  bool TakeBacking(uint64_t) override { return false; }
+  void GiveBacking(uint64_t) override {}
+  void CountUnsupportedCall(const char* symbol) override { ++FakeNode::Get().unsupported[symbol]; }
+  Result OpenStream(uint64_t, uint32_t*) override { return Result::kNoSuchObject; }
+  Result CloseStream(uint32_t) override { return Result::kNoSuchObject; }
+  uint64_t Submit(uint32_t, const Work&) override { return 0; }
+  bool Done(uint32_t, uint64_t) const override { return false; }
+  Result Wait(uint32_t, uint64_t) override { return Result::kNoSuchObject; }
+  uint64_t MarkerTime(uint32_t, uint64_t) const override { return 0; }
+  Result ContextState(uint64_t, uint32_t*) const override { return Result::kNoSuchObject; }
+  uint64_t EngineTime(uint32_t) const override { return 0; }
+
+  Result State(uint32_t gpu, GpuState* state) override {
+    FakeNode& node = FakeNode::Get();
+    if (!node.up) return Result::kLost;
+    if (gpu >= node.states.size()) return Result::kNoSuchObject;
+    node.states[gpu].engine_time_ns += node.ns_per_look;
+    for (ProcessInfo& process : node.processes) process.busy_ns += node.busy_ns_per_look;
+    *state = node.states[gpu];
+    return Result::kOk;
+  }
+  Result Processes(uint32_t gpu, std::vector<ProcessInfo>* processes) override {
+    FakeNode& node = FakeNode::Get();
+    if (!node.up) return Result::kLost;
+    for (const ProcessInfo& process : node.processes) {
+      if (process.gpu == gpu) processes->push_back(process);
+    }
+    return Result::kOk;
+  }
+  Result SetComputeMode(uint32_t gpu, uint32_t mode) override {
+    FakeNode& node = FakeNode::Get();
+    if (!node.up) return Result::kLost;
+    if (!node.owner) return Result::kRefused;
+    node.states[gpu].compute_mode = mode;
+    return Result::kOk;
+  }
+
+ private:
+  std::vector<GpuInfo> gpus_ = FakeNode::Get().gpus;
+  std::string version_ = "580.65.06";
+};
+
+}  // namespace
+
+FakeNode& FakeNode::Get() {
+  static FakeNode node;
+  return node;
+}
+
+GpuInfo FakeGpu(const char* name, const char* architecture, int major, int minor, unsigned index) {
+  GpuInfo info = {};
+  snprintf(info.name, sizeof(info.name), "%s", name);
+  snprintf(info.architecture, sizeof(info.architecture), "%s", architecture);
+  snprintf(info.pci_bus_id, sizeof(info.pci_bus_id), "00000000:%02X:00.0", 7 + index);
+  for (unsigned i = 0; i < sizeof(info.uuid); ++i) info.uuid[i] = static_cast<uint8_t>(16 * index + i);
+  info.minor = index;
+  info.compute_major = static_cast<uint32_t>(major);
+  info.compute_minor = static_cast<uint32_t>(minor);
+  info.sm_count = 108;
+  info.clock_khz = 1'410'000;
+  info.memory_clock_khz = 1'215'000;
+  info.memory_bus_bits = 5120;
+  info.pcie_gen = 4;
+  info.pcie_lanes = 16;
+  info.max_power_mw = 400'000;
+  info.memory_bytes = 40960ull << 20;
+  info.reserved_bytes = 512ull << 20;
+  return info;
+}
+
+void FakeNode::Reset() {
+  int still_open = open;
+  *this = FakeNode();
+  open = still_open;
+  gpus = {FakeGpu("NVIDIA A100-SXM4-40GB", "ampere", 8, 0, 0), FakeGpu("Tesla T4", "turing", 7, 5, 1)};
+  gpus[0].mig_capable = 1;
+  gpus[0].pci_device_id = 0x20B010DE;
+  gpus[1].memory_bytes = 15360ull << 20;
+  gpus[1].reserved_bytes = 256ull << 20;
+  gpus[1].max_power_mw = 70'000;
+  states.resize(2);
+  for (GpuState& state : states) {
+    state.power_mw = 55'000;
+    state.temperature_c = 33;
+    state.sm_clock_khz = 1'410'000;
+    state.memory_clock_khz = 1'215'000;
+  }
+}
+
+bool ConnectToNode(std::unique_ptr<Client>* client, std::string* why) {
+  if (!FakeNode::Get().up) {
+    *why = "the fake node is down";
+    return false;
+  }
+  ++FakeNode::Get().connections;
+  *client = std::make_unique<FakeClient>();
+  return true;
+}
+
+}  // namespace mete::emulator
