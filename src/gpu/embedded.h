@@ -7,6 +7,8 @@
 namespace mete::gpu::embedded {
 
 extern const std::string_view kBoards;
+extern const std::string_view kPromises;
+extern const std::string_view kMechanisms;
 
 }  // namespace mete::gpu::embedded
 
