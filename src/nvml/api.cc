@@ -49,6 +49,7 @@ StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& file) {
   need("nvmlDeviceGetProcessUtilization", &api->process_utilization);
   if (missing != nullptr) {
     api->shutdown = nullptr;  // never initialised
+    dlclose(library);
     return Lacks("{} has no {}: it is no NVML, or older than driver 450. Install a newer NVIDIA driver", file, missing);
   }
   Resolve(library, "nvmlDeviceGetMemoryInfo_v2", &api->memory_v2);
@@ -62,6 +63,7 @@ StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& file) {
   if (nvmlReturn_t code = api->init(); code != abi::NVML_SUCCESS) {
     Status status = api->Check(code, "nvmlInit_v2", file);
     api->shutdown = nullptr;
+    dlclose(library);
     return status;
   }
   return std::shared_ptr<const Api>(std::move(api));

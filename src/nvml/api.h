@@ -1,5 +1,6 @@
 // The entry points of an opened libnvidia-ml.so.1. Internal to this layer.
-// Owns one NVML initialisation; the driver library itself stays loaded, because drivers do not support unloading.
+// Owns one NVML initialisation; the driver library itself stays loaded once NVML has started, because drivers
+// do not support unloading.
 #ifndef METE_NVML_API_H_
 #define METE_NVML_API_H_
 
