@@ -18,7 +18,8 @@ union Control {
 
 size_t SizeOf(MessageType type) {
   switch (type) {
-    case MessageType::kAttach: return sizeof(AttachRequest);
+    case MessageType::kAttach:
+    case MessageType::kObserve: return sizeof(AttachRequest);
     case MessageType::kReattach: return sizeof(ReattachRequest);
     case MessageType::kAttached:
     case MessageType::kRefused: return sizeof(AttachReply);
@@ -118,7 +119,9 @@ uint32_t TypeOf(const void* bytes, size_t size) {
 }
 
 bool Decode(const void* bytes, size_t size, AttachRequest* message) {
-  return TypeOf(bytes, size) == static_cast<uint32_t>(MessageType::kAttach) &&
+  const uint32_t type = TypeOf(bytes, size);
+  return (type == static_cast<uint32_t>(MessageType::kAttach) ||
+          type == static_cast<uint32_t>(MessageType::kObserve)) &&
          CopyOut(bytes, size, message, &AttachRequest::program);
 }
 

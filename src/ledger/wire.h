@@ -31,7 +31,7 @@ MessageHeader HeaderFor(MessageType type, size_t bytes);
 // The type of a well-formed message of `size` bytes; 0 for anything else.
 uint32_t TypeOf(const void* bytes, size_t size);
 // Copy a well-formed message out and terminate its strings; false if it is not one of that type.
-bool Decode(const void* bytes, size_t size, AttachRequest* message);
+bool Decode(const void* bytes, size_t size, AttachRequest* message);  // kAttach and kObserve: see header.type
 bool Decode(const void* bytes, size_t size, ReattachRequest* message);
 bool Decode(const void* bytes, size_t size, AttachReply* message);
 
