@@ -31,11 +31,12 @@ void GpuModel::State::Progress(uint64_t to) {
   }
   if (active != nullptr && !active->kernels.empty()) {
     active->busy_ns += dt;
-    bool resident = false;
+    bool resident = false, front_end = false;
     for (Stream* stream : active->kernels) {
       Kernel& kernel = stream->kernel;
       if (!kernel.resident) {
-        kernel.launch_left_ns -= dt;
+        if (!front_end) kernel.launch_left_ns -= dt;
+        front_end = true;  // one launch at a time
         continue;
       }
       resident = true;
@@ -261,10 +262,12 @@ void GpuModel::State::FindNext() {
     }
   }
   if (active != nullptr) {
+    bool front_end = false;
     for (const Stream* stream : active->kernels) {
       const Kernel& kernel = stream->kernel;
       if (!kernel.resident) {
-        after(kernel.launch_left_ns);
+        if (!front_end) after(kernel.launch_left_ns);
+        front_end = true;
         continue;
       }
       if (kernel.rate > 0 && kernel.cost.unbounded == 0) {

@@ -1,0 +1,172 @@
+// The engine of an emulated node: GPUs (a model each), client sessions, memory accounting, NVML's numbers. No sockets
+// and no clock of its own: the server (server.h) feeds it requests, pages and the time; tests and fuzzers do the same.
+//
+// Every byte of a request and of a session page is a stranger's: it is copied once, checked, and can hurt only the
+// session it came from. Not thread-safe. Times: ns of CLOCK_MONOTONIC; the models run on that clock.
+#ifndef METE_EMULATOR_ENGINE_ENGINE_H_
+#define METE_EMULATOR_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/engine/client.h"
+#include "emulator/engine/meter.h"
+#include "emulator/engine/model.h"
+#include "emulator/engine/protocol.h"
+
+namespace mete::emulator {
+
+struct EngineSettings {
+  std::string driver_version;
+  uint32_t cuda_version = 0;
+  uint64_t backing_bytes = 0;
+  uint32_t owner_uid = 0;
+  struct Gpu {
+    GpuInfo info;
+    GpuParameters model;
+  };
+  std::vector<Gpu> gpus;
+};
+
+struct Peer {  // as the kernel tells
+  uint32_t pid = 0;
+  uint32_t uid = 0;
+  std::string name;
+};
+
+class Engine {
+ public:
+  using SessionId = uint64_t;
+
+  Engine(EngineSettings settings, uint64_t now_ns);
+  ~Engine();
+
+  const EngineSettings& settings() const { return settings_; }
+
+  // `page` outlives the session; the engine initialises it.
+  SessionId AddSession(SessionPage* page, const Peer& peer);
+  // Everything the session held is back when this returns.
+  void RemoveSession(SessionId session, uint64_t now_ns);
+
+  enum class Handled { kReply, kHangUp, kStop };
+  // Answers one packet. kHangUp: it was no request; the caller ends the session. kStop: reply, then end the engine.
+  Handled Handle(SessionId session, const void* data, size_t size, uint64_t now_ns, std::vector<uint8_t>* reply);
+
+  // Takes what the rings hold, replays it and the models' events at their due instants up to now.
+  void AdvanceTo(uint64_t now_ns);
+  // True if some ring holds what has not been taken.
+  bool RingsPending() const;
+  // Earliest instant at which the engine has something to do by itself.
+  std::optional<uint64_t> NextEventNs() const;
+  // Sessions whose page broke the protocol since the last call; the caller ends them.
+  std::vector<SessionId> TakeBroken();
+
+ private:
+  struct StreamRecord {
+    uint32_t id = 0;  // the client's name for it; 0: free
+    uint64_t context = 0;
+    uint32_t gpu = 0;
+    StreamId model = 0;
+    uint64_t submitted = 0, done = 0;
+    bool closed = false;
+    uint32_t generation = 0;
+    std::deque<std::pair<uint64_t, uint32_t>> markers;  // sequence → marker slot
+  };
+  struct ContextRecord {
+    uint64_t id = 0;  // 0: free
+    uint32_t gpu = 0;
+    ContextId model = 0;
+    uint64_t memory = 0;  // its own and its allocations
+    bool dead = false;
+    uint32_t streams = 0;
+  };
+  struct Session {
+    SessionId id = 0;
+    Peer peer;
+    SessionPage* page = nullptr;
+    uint64_t head = 0;
+    uint64_t last_submitted_ns = 0;
+    uint64_t outstanding = 0;
+    uint64_t backing = 0;
+    bool broken = false;
+    std::vector<ContextRecord> contexts;  // kMaxContexts
+    std::vector<StreamRecord> streams;    // grows up to kMaxStreams
+    std::vector<uint32_t> free_streams;
+    std::vector<uint64_t> past_busy_ns;  // by GPU: of contexts that are gone
+  };
+  struct Gpu {
+    explicit Gpu(const EngineSettings::Gpu& gpu) : info(gpu.info), model(gpu.model) {}
+    GpuInfo info;
+    GpuModel model;
+    uint64_t used = 0;
+    uint32_t compute_mode = 0;
+    uint32_t contexts = 0;
+    Meter meter;
+    std::unordered_map<StreamId, std::pair<Session*, uint32_t>> owners;  // model stream → session, slot
+  };
+  // A stream that waits for one of another GPU: `gate` is a stream of the waiting model that the engine completes.
+  struct CrossWait {
+    SessionId session;
+    uint64_t context;  // that waits
+    uint32_t slot;     // of the stream waited for
+    uint32_t id;
+    uint64_t sequence;
+    uint32_t gpu;  // that waits
+    StreamId gate;
+  };
+  struct Arrival {
+    uint64_t at_ns;
+    Session* session;
+    Submission submission;
+  };
+
+  Session* Find(SessionId id);
+  ContextRecord* FindContext(Session& session, uint64_t id);
+  StreamRecord* FindStream(Session& session, uint32_t id);
+  void Drain(Session& session, uint64_t now_ns);
+  void Accept(const Arrival& arrival);
+  void AdvanceModels(uint64_t to_ns);
+  void AdvanceModel(uint32_t gpu, uint64_t to_ns);
+  void Completed(uint32_t gpu, const Completion& done);
+  void OpenGates(Session& session, const StreamRecord& stream, uint32_t slot, uint64_t at_ns);
+  void FreeStream(Session& session, uint32_t slot);
+  void DropModelContext(Session& session, ContextRecord& context, uint64_t now_ns);
+  void FreeContext(Session& session, ContextRecord& context, uint64_t now_ns);
+  uint64_t FreeBytes(const Gpu& gpu) const;
+
+  // requests.cc
+  Result CreateContext(Session& session, uint32_t gpu, uint64_t* id, uint64_t now_ns);
+  Result FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t now_ns);
+  Result OpenStream(Session& session, uint64_t context, uint32_t* id);
+  Result CloseStream(Session& session, uint32_t id, uint64_t now_ns);
+  Result Reserve(Session& session, uint64_t context, uint64_t bytes);
+  Result Return(Session& session, uint64_t context, uint64_t bytes);
+  Result TakeBacking(Session& session, uint64_t bytes);
+  void CountUnsupported(const char* text, size_t size);
+  GpuState StateOf(uint32_t gpu, uint64_t now_ns);
+  std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
+  std::string StatusText(uint64_t now_ns);
+
+  EngineSettings settings_;
+  uint64_t started_ns_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  SessionId last_session_ = 0;
+  uint64_t last_context_ = 0;
+  uint64_t backing_used_ = 0;
+  std::vector<Arrival> arrivals_;
+  std::vector<CrossWait> cross_waits_;
+  std::vector<SessionId> broken_;
+  std::map<std::string, uint64_t> unsupported_;
+  uint64_t submissions_ = 0;
+};
+
+}  // namespace mete::emulator
+
+#endif  // METE_EMULATOR_ENGINE_ENGINE_H_

@@ -1,0 +1,348 @@
+// What the engine answers to each kind of request.
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "base/json.h"
+#include "emulator/engine/engine.h"
+
+namespace mete::emulator {
+
+namespace {
+
+constexpr size_t kMostSymbols = 2048;                                                 // the driver API has fewer names
+constexpr uint32_t kModeDefault = 0, kModeProhibited = 2, kModeExclusiveProcess = 3;  // NVML's numbers
+constexpr uint32_t kIdleClockKhz = 210'000;
+
+template <typename T>
+void Append(std::vector<uint8_t>& out, const T& value) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof(T));
+}
+
+void Copy(const std::string& text, char* out, size_t size) {
+  std::memset(out, 0, size);
+  std::memcpy(out, text.data(), std::min(text.size(), size - 1));
+}
+
+}  // namespace
+
+Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint64_t now_ns,
+                               std::vector<uint8_t>* reply) {
+  Request request;
+  if (Find(id) == nullptr || !DecodeRequest(data, size, &request)) return Handled::kHangUp;
+  AdvanceTo(now_ns);  // what was submitted before the request counts before it
+  Session& session = *Find(id);
+  if (session.broken) return Handled::kHangUp;
+
+  ReplyHeader header = {kProtocolMagic, kProtocolVersion, request.type, 0, 0, 0, 0, 0};
+  std::vector<uint8_t> payload;
+  Result result = Result::kOk;
+  Handled handled = Handled::kReply;
+  const auto type = static_cast<MessageType>(request.type);
+  const bool names_gpu = type == MessageType::kCreateContext || type == MessageType::kMemoryInfo ||
+                         type == MessageType::kState || type == MessageType::kProcesses ||
+                         type == MessageType::kSetComputeMode;
+  if (names_gpu && request.gpu >= gpus_.size()) {
+    result = Result::kNoSuchObject;
+  } else {
+    switch (type) {
+      case MessageType::kHello: {
+        HelloInfo hello = {};
+        Copy(settings_.driver_version, hello.driver_version, sizeof(hello.driver_version));
+        hello.cuda_version = settings_.cuda_version;
+        hello.backing_bytes = settings_.backing_bytes;
+        Append(payload, hello);
+        for (const auto& gpu : gpus_) Append(payload, gpu->info);
+        header.count = static_cast<uint32_t>(gpus_.size());
+        break;
+      }
+      case MessageType::kCreateContext: result = CreateContext(session, request.gpu, &header.a, now_ns); break;
+      case MessageType::kDestroyContext:
+        if (ContextRecord* context = FindContext(session, request.context)) {
+          FreeContext(session, *context, now_ns);
+        } else {
+          result = Result::kNoSuchObject;
+        }
+        break;
+      case MessageType::kFailContext: result = FailContext(session, request.context, request.value, now_ns); break;
+      case MessageType::kReserveMemory: result = Reserve(session, request.context, request.amount); break;
+      case MessageType::kReturnMemory: result = Return(session, request.context, request.amount); break;
+      case MessageType::kMemoryInfo:
+        header.a = FreeBytes(*gpus_[request.gpu]);
+        header.b = gpus_[request.gpu]->info.memory_bytes;
+        break;
+      case MessageType::kTakeBacking: result = TakeBacking(session, request.amount); break;
+      case MessageType::kGiveBacking: {
+        const uint64_t back = std::min(request.amount, session.backing);
+        session.backing -= back;
+        backing_used_ -= back;
+        break;
+      }
+      case MessageType::kCountUnsupported: CountUnsupported(request.text, sizeof(request.text)); break;
+      case MessageType::kOpenStream: {
+        uint32_t stream = 0;
+        result = OpenStream(session, request.context, &stream);
+        header.a = stream;
+        break;
+      }
+      case MessageType::kCloseStream: result = CloseStream(session, request.value, now_ns); break;
+      case MessageType::kState: Append(payload, StateOf(request.gpu, now_ns)); break;
+      case MessageType::kProcesses: {
+        const std::vector<ProcessInfo> processes = ProcessesOf(request.gpu);
+        for (const ProcessInfo& process : processes) Append(payload, process);
+        header.count = static_cast<uint32_t>(processes.size());
+        break;
+      }
+      case MessageType::kSetComputeMode:
+        if (session.peer.uid != settings_.owner_uid ||
+            (request.value != kModeDefault && request.value != kModeProhibited &&
+             request.value != kModeExclusiveProcess)) {
+          result = Result::kRefused;
+        } else {
+          gpus_[request.gpu]->compute_mode = request.value;
+        }
+        break;
+      case MessageType::kStatus: {
+        const std::string text = StatusText(now_ns);
+        payload.assign(text.begin(), text.end());
+        break;
+      }
+      case MessageType::kStop:
+        if (session.peer.uid == settings_.owner_uid) {
+          handled = Handled::kStop;
+        } else {
+          result = Result::kRefused;
+        }
+        break;
+    }
+  }
+  header.result = static_cast<int32_t>(result);
+  if (sizeof(header) + payload.size() > kMaxReplyBytes) payload.resize(kMaxReplyBytes - sizeof(header));
+  header.bytes = static_cast<uint32_t>(sizeof(header) + payload.size());
+  reply->clear();
+  Append(*reply, header);
+  reply->insert(reply->end(), payload.begin(), payload.end());
+  return handled;
+}
+
+// --- Contexts and memory -------------------------------------------------------------------------------------------
+
+Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uint64_t now_ns) {
+  Gpu& gpu = *gpus_[index];
+  if (gpu.compute_mode == kModeProhibited) return Result::kRefused;
+  if (gpu.compute_mode == kModeExclusiveProcess) {
+    for (const auto& [other_id, other] : sessions_) {
+      if (other->peer.pid == session.peer.pid) continue;
+      for (const ContextRecord& context : other->contexts) {
+        if (context.id != 0 && context.gpu == index) return Result::kRefused;
+      }
+    }
+  }
+  if (gpu.info.context_bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
+    ContextRecord& context = session.contexts[slot];
+    if (context.id != 0) continue;
+    context.id = ++last_context_ << 8 | slot;
+    context.gpu = index;
+    context.model = gpu.model.AddContext(now_ns);
+    context.memory = gpu.info.context_bytes;
+    gpu.used += context.memory;
+    ++gpu.contexts;
+    ContextEntry& entry = session.page->contexts[slot];
+    entry.xid.store(0, std::memory_order_relaxed);
+    entry.state.store(static_cast<uint32_t>(ContextWord::kAlive), std::memory_order_relaxed);
+    entry.id.store(context.id, std::memory_order_release);
+    *id = context.id;
+    return Result::kOk;
+  }
+  return Result::kOutOfMemory;  // of context slots
+}
+
+Result Engine::FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t now_ns) {
+  ContextRecord* context = FindContext(session, id);
+  if (context == nullptr) return Result::kNoSuchObject;
+  if (context->dead) return Result::kContextDead;
+  DropModelContext(session, *context, now_ns);
+  context->dead = true;
+  ContextEntry& entry = session.page->contexts[ContextSlot(id)];
+  entry.xid.store(xid, std::memory_order_relaxed);
+  entry.state.store(static_cast<uint32_t>(ContextWord::kDead), std::memory_order_seq_cst);
+  for (uint32_t slot = 0; slot < session.streams.size(); ++slot) {
+    StreamRecord& stream = session.streams[slot];
+    if (stream.id == 0 || stream.context != id) continue;
+    session.outstanding -= stream.submitted - stream.done;
+    stream.done = stream.submitted;
+    if (!cross_waits_.empty()) {
+      StreamRecord reached = {};
+      reached.id = stream.id;
+      reached.done = UINT64_MAX;  // nothing more comes of it
+      OpenGates(session, reached, slot, now_ns);
+    }
+    FutexWakeAll(session.page->streams[slot].done);
+  }
+  return Result::kOk;
+}
+
+Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes) {
+  ContextRecord* context = FindContext(session, id);
+  if (context == nullptr) return Result::kNoSuchObject;
+  if (context->dead) return Result::kContextDead;
+  Gpu& gpu = *gpus_[context->gpu];
+  if (bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  context->memory += bytes;
+  gpu.used += bytes;
+  return Result::kOk;
+}
+
+Result Engine::Return(Session& session, uint64_t id, uint64_t bytes) {
+  ContextRecord* context = FindContext(session, id);
+  if (context == nullptr) return Result::kNoSuchObject;
+  Gpu& gpu = *gpus_[context->gpu];
+  if (bytes > context->memory - gpu.info.context_bytes) return Result::kRefused;  // more than it has
+  context->memory -= bytes;
+  gpu.used -= bytes;
+  return Result::kOk;
+}
+
+Result Engine::TakeBacking(Session& session, uint64_t bytes) {
+  if (bytes > settings_.backing_bytes - backing_used_) return Result::kOutOfMemory;
+  session.backing += bytes;
+  backing_used_ += bytes;
+  return Result::kOk;
+}
+
+Result Engine::OpenStream(Session& session, uint64_t context_id, uint32_t* id) {
+  ContextRecord* context = FindContext(session, context_id);
+  if (context == nullptr) return Result::kNoSuchObject;
+  if (context->dead) return Result::kContextDead;
+  uint32_t slot;
+  if (!session.free_streams.empty()) {
+    slot = session.free_streams.back();
+    session.free_streams.pop_back();
+  } else if (session.streams.size() < kMaxStreams) {
+    slot = static_cast<uint32_t>(session.streams.size());
+    session.streams.emplace_back();
+  } else {
+    return Result::kOutOfMemory;
+  }
+  StreamRecord& stream = session.streams[slot];
+  stream.generation = stream.generation % 0xffff + 1;
+  stream.id = stream.generation << 16 | slot;
+  stream.context = context_id;
+  stream.gpu = context->gpu;
+  Gpu& gpu = *gpus_[context->gpu];
+  stream.model = gpu.model.AddStream(context->model);
+  gpu.owners[stream.model] = {&session, slot};
+  ++context->streams;
+  StreamEntry& entry = session.page->streams[slot];
+  entry.context_slot.store(ContextSlot(context_id), std::memory_order_relaxed);
+  entry.done.store(0, std::memory_order_relaxed);
+  entry.id.store(stream.id, std::memory_order_seq_cst);
+  *id = stream.id;
+  return Result::kOk;
+}
+
+Result Engine::CloseStream(Session& session, uint32_t id, uint64_t now_ns) {
+  StreamRecord* stream = FindStream(session, id);
+  if (stream == nullptr || stream->closed) return Result::kNoSuchObject;
+  stream->closed = true;
+  gpus_[stream->gpu]->model.RemoveStream(now_ns, stream->model);
+  if (stream->done == stream->submitted) FreeStream(session, StreamSlot(id));
+  return Result::kOk;
+}
+
+// --- What NVML and people ask --------------------------------------------------------------------------------------
+
+void Engine::CountUnsupported(const char* text, size_t size) {
+  const std::string symbol(text, strnlen(text, size));
+  const bool name = !symbol.empty() && std::all_of(symbol.begin(), symbol.end(),
+                                                   [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  if (!name) return;
+  if (unsupported_.size() < kMostSymbols || unsupported_.contains(symbol)) ++unsupported_[symbol];
+}
+
+GpuState Engine::StateOf(uint32_t index, uint64_t now_ns) {
+  Gpu& gpu = *gpus_[index];
+  const GpuCounters counters = gpu.model.Counters();
+  gpu.meter.Sample(now_ns, counters, gpu.info.max_power_mw);
+  GpuState state = {};
+  state.engine_time_ns = now_ns;
+  state.memory_used_bytes = gpu.used;
+  state.busy_ns = counters.busy_ns;
+  state.memory_busy_ns = counters.memory_busy_ns;
+  state.energy_mj = gpu.meter.EnergyMj();
+  state.power_mw = gpu.meter.PowerMw();
+  state.temperature_c = gpu.meter.TemperatureC();
+  state.sm_clock_khz = gpu.contexts > 0 ? gpu.info.clock_khz : std::min(kIdleClockKhz, gpu.info.clock_khz);
+  state.memory_clock_khz = gpu.info.memory_clock_khz;
+  state.utilization_gpu = gpu.meter.UtilizationGpu();
+  state.utilization_memory = gpu.meter.UtilizationMemory();
+  state.contexts = gpu.contexts;
+  state.compute_mode = gpu.compute_mode;
+  return state;
+}
+
+std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) const {
+  std::map<uint32_t, ProcessInfo> processes;  // a process may have several connections
+  for (const auto& [id, session] : sessions_) {
+    uint64_t busy = session->past_busy_ns[index];
+    uint64_t memory = 0;
+    bool present = false;
+    for (const ContextRecord& context : session->contexts) {
+      if (context.id == 0 || context.gpu != index) continue;
+      present = true;
+      memory += context.memory;
+      if (!context.dead) busy += gpus_[index]->model.ContextBusyNs(context.model);
+    }
+    if (!present) continue;
+    ProcessInfo& process = processes[session->peer.pid];
+    process.pid = session->peer.pid;
+    process.gpu = index;
+    process.memory_bytes += memory;
+    process.busy_ns += busy;
+    Copy(session->peer.name, process.name, sizeof(process.name));
+  }
+  std::vector<ProcessInfo> list;
+  for (const auto& [pid, process] : processes) list.push_back(process);
+  return list;
+}
+
+std::string Engine::StatusText(uint64_t now_ns) {
+  Json gpus = Json::array();
+  for (uint32_t i = 0; i < gpus_.size(); ++i) {
+    const GpuState state = StateOf(i, now_ns);
+    Json processes = Json::array();
+    for (const ProcessInfo& process : ProcessesOf(i)) {
+      processes.push_back({{"pid", process.pid},
+                           {"name", process.name},
+                           {"memory_bytes", process.memory_bytes},
+                           {"busy_ns", process.busy_ns}});
+    }
+    gpus.push_back({{"index", i},
+                    {"memory_used_bytes", state.memory_used_bytes},
+                    {"memory_free_bytes", FreeBytes(*gpus_[i])},
+                    {"contexts", state.contexts},
+                    {"compute_mode", state.compute_mode},
+                    {"utilization_gpu", state.utilization_gpu},
+                    {"utilization_memory", state.utilization_memory},
+                    {"busy_ns", state.busy_ns},
+                    {"switches", gpus_[i]->model.Counters().switches},
+                    {"processes", std::move(processes)}});
+  }
+  Json unsupported = Json::object();
+  for (const auto& [symbol, count] : unsupported_) unsupported[symbol] = count;
+  uint64_t work = 0;
+  for (const auto& [id, session] : sessions_) work += session->outstanding;
+  return Json{{"uptime_ns", now_ns - started_ns_},
+              {"submissions", submissions_},
+              {"outstanding", work},
+              {"connections", sessions_.size()},
+              {"backing_bytes", settings_.backing_bytes},
+              {"backing_used_bytes", backing_used_},
+              {"gpus", std::move(gpus)},
+              {"unsupported_calls", std::move(unsupported)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace mete::emulator
