@@ -172,9 +172,10 @@ Status RunHog(const LoadOptions& options, const Emit& emit) {
 
   uint64_t bytes = 0, blocks = 0, chunk = std::max<uint64_t>(1, options.chunk.count);
   Status refusal = OkStatus(), last = OkStatus();
-  // Managed memory may be given beyond what the card has; asking for more than the card is not this program's business.
+  // Managed memory may be given beyond what the card has: one granule more is asked for, and no further.
+  uint64_t most = options.api == "managed" ? total + kGranule : UINT64_MAX;
   while (!StopAsked()) {
-    if (bytes + chunk > total) {
+    if (chunk > most - std::min(most, bytes)) {
       if (chunk <= kGranule) break;
       chunk = std::max(kGranule, chunk / 2);
       continue;
