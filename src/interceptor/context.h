@@ -1,0 +1,62 @@
+// Contexts: each takes device memory of its own, charged from its creation to its end with the estimate that the limits
+// page gives for this GPU; what is in it (memory, launches in flight) goes with it. Contexts on GPUs outside the share
+// are refused. One lock, not held over the creation of a context but over everything about primary contexts, whose
+// coming and going must be seen in order. Thread-safe.
+#ifndef METE_INTERCEPTOR_CONTEXT_H_
+#define METE_INTERCEPTOR_CONTEXT_H_
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "interceptor/cuda_api.h"
+
+namespace mete::interceptor {
+
+struct Process;
+
+class Contexts {
+ public:
+  // Asks for room for a context on `device`. Not CUDA_SUCCESS: refused. *charged may be 0 (no such device: ask the
+  // driver).
+  CUresult Begin(Process& p, CUdevice device, uint64_t* charged);
+  void End(Process& p, CUdevice device, CUcontext context, uint64_t charged);
+  void Cancel(Process& p, CUdevice device, uint64_t charged);
+
+  CUresult Attached(CUcontext context);  // cuCtxAttach counts a user
+  // A context goes: what runs in it is forgotten, `destroy` is called, and its memory given back if that succeeded.
+  template <typename Call>
+  CUresult Destroy(Process& p, CUcontext context, Call destroy) {
+    Going(p, context);
+    const CUresult result = destroy();
+    Gone(p, context, result == CUDA_SUCCESS);
+    return result;
+  }
+  // cuCtxDetach: true when this was the last user.
+  bool Detached(CUcontext context);
+
+  CUresult RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device);
+  CUresult ReleasePrimary(Process& p, CUresult (*real)(CUdevice), CUdevice device, bool reset);
+
+ private:
+  struct Known {
+    uint32_t gpu;
+    uint32_t users;
+    uint64_t charged;
+  };
+  struct Primary {
+    CUcontext context;
+    uint64_t charged;
+    uint32_t users;
+  };
+  void Going(Process& p, CUcontext context);
+  void Gone(Process& p, CUcontext context, bool destroyed);
+
+  std::mutex mutex_;
+  std::unordered_map<CUcontext, Known> contexts_;
+  std::unordered_map<CUdevice, Primary> primaries_;
+};
+
+}  // namespace mete::interceptor
+
+#endif  // METE_INTERCEPTOR_CONTEXT_H_

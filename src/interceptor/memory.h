@@ -1,0 +1,88 @@
+// Device memory that is charged when it is taken and given back when it is freed: linear, pitched, managed, arrays,
+// imported. Begin reserves before the driver is asked, End settles with what the driver gave.
+//
+// Large requests are charged in whole granules. Small ones share granules in the driver: the first that lands in a
+// granule is charged with all of it, the last that leaves gives it back. What is charged is thus what the driver
+// holds, whatever its packing, as long as it packs by granules; where it does not, mete charges too much, never too
+// little.
+//
+// A free takes the record out before the driver is asked, since the address may be given to another thread at once, and
+// puts it back if the driver refuses. Thread-safe, no system calls but for growing tables. Bytes throughout.
+#ifndef METE_INTERCEPTOR_MEMORY_H_
+#define METE_INTERCEPTOR_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "interceptor/cuda_api.h"
+#include "interceptor/sharded_map.h"
+#include "ledger/layout.h"
+
+namespace mete::interceptor {
+
+struct Process;
+struct Pool;
+
+inline constexpr uint64_t kGranule = uint64_t{2} << 20;
+inline constexpr uint64_t kSmallBelow = uint64_t{1} << 20;  // requests below this share granules
+inline constexpr uint64_t kAbsurd = uint64_t{1} << 56;      // no GPU has this much: refused without asking
+
+constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// Whether an allocation fits: asks the ledger, and once more after the pools' unused memory was counted again. Also
+// looks after the connection to the broker now and then.
+bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes);
+
+struct Block {
+  enum Kind : uint32_t { kLarge, kSmall, kPool, kArray };
+  uint64_t bytes;     // kLarge, kArray: charged; kSmall: its extent; kPool: its extent in the pool
+  CUcontext context;  // it goes with it
+  Pool* pool;         // kPool
+  uint32_t gpu;
+  Kind kind;
+};
+
+// One allocation under way.
+struct Ticket {
+  ledger::View view;
+  CUcontext context = nullptr;
+  uint64_t reserved = 0;
+  bool charged = false;  // false: nothing to settle (no context, nothing asked for)
+};
+
+class Memory {
+ public:
+  // `bytes` as the caller asks. Not CUDA_SUCCESS: refused, do not ask the driver.
+  CUresult Begin(Process& p, uint64_t bytes, Ticket* ticket);
+  // For memory that is on its own: charged exactly `bytes`.
+  CUresult BeginExact(Process& p, uint64_t bytes, Ticket* ticket);
+  // The driver refused.
+  void Cancel(const Ticket& ticket);
+  // The driver gave `address`, of `bytes` in truth. False: no memory to remember it; the caller must free it.
+  bool EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes);
+  bool EndArray(const Ticket& ticket, const void* handle, uint64_t bytes);
+  bool Remember(uint64_t address, const Block& block) { return blocks_.Insert(address, block); }
+
+  // Takes the record out; false: unknown to us. Then either Settle (the driver freed it) or Restore.
+  bool Take(uint64_t address, Block* block) { return blocks_.Take(address, block); }
+  void Restore(uint64_t address, const Block& block) { blocks_.Insert(address, block); }
+  void Settle(Process& p, uint64_t address, const Block& block);
+
+  // Everything that goes with a context.
+  void Forget(Process& p, CUcontext context);
+
+  static uint64_t KeyOf(const void* handle) { return reinterpret_cast<uint64_t>(handle) | uint64_t{1} << 63; }
+  size_t Size() { return blocks_.Size(); }
+
+ private:
+  CUresult Reserve(Process& p, uint64_t bytes, Ticket* ticket);
+  uint32_t Enter(uint32_t gpu, uint64_t address, uint64_t bytes);  // granules that this one is the first in
+  uint32_t Leave(uint32_t gpu, uint64_t address, uint64_t bytes);  // granules that this one was the last in
+
+  ShardedMap<Block> blocks_;
+  ShardedMap<uint32_t> granules_;  // address / granule → small blocks in it
+};
+
+}  // namespace mete::interceptor
+
+#endif  // METE_INTERCEPTOR_MEMORY_H_

@@ -1,0 +1,191 @@
+#include "interceptor/tracker.h"
+
+#include <new>
+
+#include "interceptor/process.h"
+#include "ledger/futex.h"
+#include "ledger/gate.h"
+
+namespace mete::interceptor {
+namespace {
+
+constexpr uint64_t kBatchNs = 50'000;  // predicted cost of a batch, at most, if it is more than one launch
+constexpr uint32_t kBatchLaunches = 16;
+constexpr uint64_t kUnknownNs = 100'000;  // assumed for a launch never seen before: alone in its batch, so it is learnt
+
+struct RememberedTrack {
+  CUcontext context;
+  CUstream stream;
+  uint32_t epoch;
+  bool per_thread;
+  Track* track;
+};
+thread_local constinit __attribute__((tls_model("initial-exec"))) RememberedTrack remembered{};
+thread_local constinit __attribute__((tls_model("initial-exec"))) char thread_mark = 0;
+
+// Each thread has its own per-thread default stream in each context.
+uint64_t KeyOfStream(CUcontext context, CUstream stream, bool per_thread) {
+  auto key = reinterpret_cast<uint64_t>(context);
+  if (per_thread) {
+    key = (key ^ reinterpret_cast<uint64_t>(&thread_mark) * 0x9E3779B97F4A7C15ull) | uint64_t{1} << 63;
+  } else if (!IsLegacyStream(stream)) {
+    key = reinterpret_cast<uint64_t>(stream);
+  }
+  return key == 0 ? 1 : key;
+}
+
+}  // namespace
+
+bool Tracker::Capturing(CUstream stream, bool per_thread) const {
+  if (captures_.load(std::memory_order_relaxed) == 0) return false;
+  auto* ask = per_thread && driver.cuStreamIsCapturing_ptsz != nullptr ? driver.cuStreamIsCapturing_ptsz
+                                                                       : driver.cuStreamIsCapturing;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return ask != nullptr && ask(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bool create) {
+  const bool per_thread = IsPerThreadStream(stream, per_thread_api);
+  const uint32_t epoch = epoch_.load(std::memory_order_acquire);
+  RememberedTrack& last = remembered;
+  if (last.track != nullptr && last.epoch == epoch && last.stream == stream && last.context == context &&
+      last.per_thread == per_thread) {
+    return last.track;
+  }
+  const uint64_t key = KeyOfStream(context, stream, per_thread);
+  Track* track = nullptr;
+  by_key_.Update(key, [&](Track*& cell, bool fresh) {
+    if (!fresh) track = cell;
+    return !fresh;
+  });
+  if (track == nullptr) {
+    if (!create) return nullptr;
+    std::lock_guard lock(list_mutex_);
+    if (!spare_.empty()) {
+      track = spare_.back();
+      spare_.pop_back();
+    } else {
+      track = new (std::nothrow) Track;
+    }
+    if (track == nullptr) return nullptr;
+    {
+      std::lock_guard track_lock(track->mutex);
+      track->stream = per_thread ? reinterpret_cast<CUstream>(2) : stream;
+      track->context = context;
+      track->per_thread = per_thread;
+      track->last_done = 0;
+      track->key = key;
+      track->retired = false;
+    }
+    Track* other = nullptr;
+    const bool known = by_key_.Update(key, [&](Track*& cell, bool fresh) {
+      if (fresh) cell = track;
+      other = cell;
+      return true;
+    });
+    if (!known || other != track) {  // another thread was faster
+      spare_.push_back(track);
+      track = other;
+    } else {
+      list_.push_back(track);
+    }
+    if (track == nullptr) return nullptr;
+  }
+  last = {context, stream, epoch, per_thread, track};
+  return track;
+}
+
+// Makes sure that a batch is open which has room for a launch of this kind. Gives the lock up while it waits.
+CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& track, const ledger::View& first_view,
+                        uint64_t key) {
+  const uint64_t cost = costs_.Predict(key);
+  if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) return CUDA_SUCCESS;
+  ledger::View view = first_view;
+  uint64_t waiting_since = 0;
+  for (;;) {
+    if (track.open) Close(p, track);
+    Reap(p, track);
+    const uint64_t each = cost == 0 ? kUnknownNs : cost;
+    const uint64_t fit = each >= kBatchNs || cost == 0 ? 1 : kBatchNs / each;
+    const auto launches = static_cast<uint32_t>(fit < kBatchLaunches ? fit : kBatchLaunches);
+    const uint64_t now = Now();
+    if (view.limits->ended.load(std::memory_order_relaxed) != 0) {
+      if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
+      return kShareEnded;
+    }
+    const ledger::Decision decision = ledger::TryStart(view, each * launches, now);
+    if (decision.verdict == ledger::Verdict::kGo) {
+      if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
+      track.current = {view, each * launches, now, 0, key, ++track.last_id, 0, nullptr};
+      track.launches_left = launches;
+      track.cost_left = each * launches;
+      track.open = true;
+      track.busy.store(true, std::memory_order_seq_cst);
+      WakeHelper(p);
+      return CUDA_SUCCESS;
+    }
+    if (decision.verdict == ledger::Verdict::kEnded) {
+      if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
+      return kShareEnded;
+    }
+    lock.unlock();
+    if (waiting_since == 0) {
+      waiting_since = now;
+      ledger::BeginWait(view, now);
+      // Announced: ask again, so that the first one to wait is told to ring.
+    } else {
+      if (decision.ring) Ring(*p.attachment.load(std::memory_order_acquire));
+      ledger::FutexWaitUntil(view.limits->gpu[view.gpu].window_sequence, decision.window_sequence, decision.until_ns);
+      if (HeartbeatStale(p)) KeepAttached(p);
+    }
+    const ledger::View current = ViewOf(p, view.gpu);
+    if (current.limits != view.limits) {  // a new broker: be counted as waiting where it looks
+      const uint64_t at = Now();
+      ledger::EndWait(view, waiting_since, at);
+      ledger::BeginWait(current, at);
+      waiting_since = at;
+      view = current;
+    }
+    lock.lock();
+    if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) {
+      ledger::EndWait(view, waiting_since, Now());  // another thread of this stream was let in, with room for us
+      return CUDA_SUCCESS;
+    }
+  }
+}
+
+CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t key, CUresult (*launch)(void*),
+                         void* argument) {
+  Place place;
+  if (!Locate(p, &place)) return kNotInShare;
+  if (place.view.limits->ended.load(std::memory_order_relaxed) != 0) return kShareEnded;
+  if (place.context == nullptr || !ledger::Tracked(place.view) || Capturing(stream, per_thread))
+    return launch(argument);
+  Track* track = Find(place.context, stream, per_thread, true);
+  if (track == nullptr) return kOutOfMemory;
+  std::unique_lock lock(track->mutex);
+  const CUresult entered = Enter(p, lock, *track, place.view, key);
+  if (entered != CUDA_SUCCESS) return entered;
+  const CUresult result = launch(argument);
+  Batch& batch = track->current;
+  if (result != CUDA_SUCCESS) {
+    if (batch.launches == 0) {  // nothing went in flight
+      track->open = false;
+      Finish(p, batch, Now());
+      track->busy.store(!track->pending.empty(), std::memory_order_relaxed);
+    }
+    return result;
+  }
+  const uint64_t cost = costs_.Predict(key);
+  const uint64_t counted = cost == 0 ? kUnknownNs : cost;
+  if (batch.launches != 0 && batch.key != key) batch.key = 0;
+  if (batch.launches == 0) batch.key = key;
+  ++batch.launches;
+  batch.cost += counted;
+  --track->launches_left;
+  track->cost_left -= counted < track->cost_left ? counted : track->cost_left;
+  if (track->launches_left == 0 || track->per_thread) Close(p, *track);
+  return result;
+}
+
+}  // namespace mete::interceptor
