@@ -1,0 +1,375 @@
+// Virtual memory management: addresses and memory apart. Memory (a Physical) lives until its handles and its mappings
+// are gone. Its content lies in one sparse file of the process, so that it can be mapped at several places; a block is
+// counted against the node's backing once, however often it is mapped.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "api.h"
+#include "emulator/cuda/context.h"
+#include "emulator/cuda/memory.h"
+
+namespace mete::emulator::cuda {
+namespace {
+
+struct Physical {
+  uint64_t bytes = 0, offset = 0;  // in the file
+  Device* device = nullptr;
+  Context* charged = nullptr;  // whose engine context counts it; null: its context ended and no other was there
+  CUmemAllocationProp properties{};
+  std::unique_ptr<Block[]> blocks;
+  uint64_t handles = 0;  // references by handle
+  uint64_t mappings = 0;
+};
+
+struct Mapping {
+  uint64_t bytes = 0;
+  std::shared_ptr<Physical> physical;
+  std::unique_ptr<Region> region;
+};
+
+// The sparse file and everything that refers to it. One mutex: these calls are rare.
+struct Vmm {
+  std::mutex mutex;
+  int file = -1;
+  uint64_t file_end = 0;
+  std::multimap<uint64_t, uint64_t> free_in_file;  // bytes → offset
+  std::unordered_map<uint64_t, std::shared_ptr<Physical>> handles;
+  std::map<uint64_t, uint64_t> reservations;  // address → bytes
+  std::map<uint64_t, Mapping> mappings;       // by address
+  uint64_t next_handle = 1;
+};
+
+Vmm& The() {
+  static auto* vmm = new Vmm;
+  return *vmm;
+}
+
+// A place in the file; -1: no file to be had.
+int64_t TakeInFile(Vmm& vmm, uint64_t bytes) {
+  if (vmm.file < 0) vmm.file = memfd_create("mete-device-memory", MFD_CLOEXEC);
+  if (vmm.file < 0) return -1;
+  auto it = vmm.free_in_file.lower_bound(bytes);
+  if (it != vmm.free_in_file.end()) {
+    const uint64_t offset = it->second, rest = it->first - bytes;
+    vmm.free_in_file.erase(it);
+    if (rest != 0) vmm.free_in_file.emplace(rest, offset + bytes);
+    return static_cast<int64_t>(offset);
+  }
+  const uint64_t offset = vmm.file_end;
+  if (ftruncate(vmm.file, static_cast<off_t>(offset + bytes)) != 0) return -1;
+  vmm.file_end += bytes;
+  return static_cast<int64_t>(offset);
+}
+
+void MaybeDrop(Vmm& vmm, Physical& p) {
+  if (p.handles != 0 || p.mappings != 0) return;
+  Driver* driver = Driver::Get();
+  fallocate(vmm.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.offset),
+            static_cast<off_t>(p.bytes));
+  driver->content().ForgetBlocks(p.blocks.get(), p.bytes / kChunkBytes);
+  vmm.free_in_file.emplace(p.bytes, p.offset);
+  if (p.charged != nullptr) driver->client().ReturnMemory(p.charged->engine, p.bytes);
+  p.charged = nullptr;
+}
+
+CUresult CheckProperties(const CUmemAllocationProp* prop, Device** device) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;  // as the attributes say
+  *device = driver->DeviceAt(prop->location.id);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// A live context on the device to count memory under: the current one if it is there.
+Context* ContextOn(Device* device, const Context* except) {
+  Context* current = CurrentOrNull();
+  if (current != nullptr && current != except && current->device == device && current->alive.load()) return current;
+  Driver* driver = Driver::Get();
+  std::lock_guard lock(driver->contexts_mutex);
+  for (Context* context : driver->contexts) {
+    if (context != except && context->device == device && context->alive.load()) return context;
+  }
+  return nullptr;
+}
+
+bool Reserved(const Vmm& vmm, uint64_t address, uint64_t bytes) {
+  auto it = vmm.reservations.upper_bound(address);
+  if (it == vmm.reservations.begin()) return false;
+  --it;
+  return address - it->first < it->second && it->second - (address - it->first) >= bytes;
+}
+
+// The mappings that make up [address, address + bytes) exactly; empty if they do not.
+std::vector<std::map<uint64_t, Mapping>::iterator> Exactly(Vmm& vmm, uint64_t address, uint64_t bytes) {
+  std::vector<std::map<uint64_t, Mapping>::iterator> result;
+  const uint64_t end = address + bytes;
+  for (auto it = vmm.mappings.find(address); it != vmm.mappings.end() && it->first == address && address < end; ++it) {
+    result.push_back(it);
+    address += it->second.bytes;
+  }
+  if (address != end) result.clear();
+  return result;
+}
+
+}  // namespace
+
+void MoveMappedMemory(Context* context) {
+  Context* next = ContextOn(context->device, context);
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto move = [&](Physical& p) {
+    if (p.charged != context) return;
+    Driver::Get()->client().ReturnMemory(context->engine, p.bytes);
+    p.charged = nullptr;
+    if (next != nullptr && Driver::Get()->client().ReserveMemory(next->engine, p.bytes) == Result::kOk)
+      p.charged = next;
+  };
+  for (auto& [handle, physical] : vmm.handles) move(*physical);
+  for (auto& [address, mapping] : vmm.mappings) move(*mapping.physical);
+}
+
+CUresult api::cuMemGetAllocationGranularity(size_t* out, const CUmemAllocationProp* prop,
+                                            CUmemAllocationGranularity_flags option) {
+  Device* device = nullptr;
+  if (CUresult error = CheckProperties(prop, &device)) return error;
+  if (out == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
+  *out = kChunkBytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr hint,
+                                  unsigned long long flags) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (out == nullptr || bytes == 0 || bytes % kChunkBytes != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((alignment & (alignment - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > 1ull << 46 || alignment > 1ull << 46) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t address = hint == 0 ? 0 : driver->address_space().TakeAt(hint, bytes);
+  if (address == 0) address = driver->address_space().Take(bytes, std::max<uint64_t>(alignment, kChunkBytes));
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  vmm.reservations[address] = bytes;
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.reservations.find(address);
+  if (it == vmm.reservations.end() || it->second != bytes) return CUDA_ERROR_INVALID_VALUE;
+  auto mapped = vmm.mappings.lower_bound(address);
+  if (mapped != vmm.mappings.end() && mapped->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;  // unmap first
+  vmm.reservations.erase(it);
+  driver->address_space().Give(address, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const CUmemAllocationProp* prop,
+                          unsigned long long flags) {
+  Device* device = nullptr;
+  if (CUresult error = CheckProperties(prop, &device)) return error;
+  if (out == nullptr || bytes == 0 || bytes % kChunkBytes != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = ContextOn(device, nullptr);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (CUresult error = context->Error()) return error;
+  Driver* driver = Driver::Get();
+  Result result = driver->client().ReserveMemory(context->engine, bytes);
+  if (result == Result::kOutOfMemory) {
+    TrimPools(context, true);
+    result = driver->client().ReserveMemory(context->engine, bytes);
+  }
+  if (result != Result::kOk) return context->Explain(result);
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  const int64_t offset = TakeInFile(vmm, bytes);
+  if (offset < 0) {
+    driver->client().ReturnMemory(context->engine, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  auto physical = std::make_shared<Physical>();
+  physical->bytes = bytes;
+  physical->offset = static_cast<uint64_t>(offset);
+  physical->device = device;
+  physical->charged = context;
+  physical->properties = *prop;
+  physical->blocks = std::make_unique<Block[]>(bytes / kChunkBytes);
+  physical->handles = 1;
+  *out = vmm.next_handle++;
+  vmm.handles[*out] = std::move(physical);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemRelease(CUmemGenericAllocationHandle handle) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.handles.find(handle);
+  if (it == vmm.handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Physical> physical = it->second;
+  if (--physical->handles == 0) vmm.handles.erase(it);
+  MaybeDrop(vmm, *physical);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* address) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.mappings.upper_bound(reinterpret_cast<uint64_t>(address));
+  if (it == vmm.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --it;
+  if (reinterpret_cast<uint64_t>(address) - it->first >= it->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<Physical>& physical = it->second.physical;
+  ++physical->handles;
+  for (auto& [handle, known] : vmm.handles) {
+    if (known != physical) continue;
+    *out = handle;
+    return CUDA_SUCCESS;
+  }
+  *out = vmm.next_handle++;
+  vmm.handles[*out] = physical;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.handles.find(handle);
+  if (it == vmm.handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  *prop = it->second->properties;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                       unsigned long long flags) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (bytes == 0 || address % kChunkBytes != 0 || bytes % kChunkBytes != 0 || offset != 0 || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.handles.find(handle);
+  if (it == vmm.handles.end() || bytes > it->second->bytes || !Reserved(vmm, address, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  auto next = vmm.mappings.lower_bound(address);
+  if (next != vmm.mappings.end() && next->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (next != vmm.mappings.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address)
+    return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<Physical>& physical = it->second;
+  void* at = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, vmm.file,
+                  static_cast<off_t>(physical->offset));
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  madvise(at, bytes, MADV_DONTFORK);
+  Mapping mapping;
+  mapping.bytes = bytes;
+  mapping.physical = physical;
+  mapping.region = std::make_unique<Region>();
+  mapping.region->base = address;
+  mapping.region->bytes = bytes;
+  mapping.region->end = address + bytes;
+  mapping.region->blocks = physical->blocks.get();
+  mapping.region->access = 0;  // until cuMemSetAccess
+  mapping.region->shared = true;
+  driver->content().Add(mapping.region.get());
+  ++physical->mappings;
+  Allocation allocation;
+  allocation.kind = AllocationKind::kMapped;
+  allocation.address = address;
+  allocation.bytes = bytes;
+  allocation.context = physical->charged != nullptr ? physical->charged : ContextOn(physical->device, nullptr);
+  if (allocation.context != nullptr) Allocations::Get().Add(std::move(allocation));
+  vmm.mappings.emplace(address, std::move(mapping));
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  Context* context = CurrentOrNull();
+  if (context != nullptr && context->alive.load()) {
+    if (CUresult error = context->executor.SynchronizeAll()) return error;
+  }
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto mappings = Exactly(vmm, address, bytes);
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (auto it : mappings) {
+    Mapping mapping = std::move(it->second);
+    const uint64_t at = it->first;
+    vmm.mappings.erase(it);
+    Allocations::Get().Take(at);
+    driver->content().Remove(mapping.region.get());
+    // The address stays reserved: an inaccessible page run again.
+    mmap(reinterpret_cast<void*>(at), mapping.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+         -1, 0);
+    madvise(reinterpret_cast<void*>(at), mapping.bytes, MADV_NOHUGEPAGE);
+    madvise(reinterpret_cast<void*>(at), mapping.bytes, MADV_DONTFORK);
+    --mapping.physical->mappings;
+    MaybeDrop(vmm, *mapping.physical);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* desc, size_t count) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (bytes == 0 || desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto mappings = Exactly(vmm, address, bytes);
+  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    Device* device = driver->DeviceAt(desc[i].location.id);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    const CUmemAccess_flags flags = desc[i].flags;
+    if (flags != 0 && flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (auto it : mappings) {
+      if (it->second.physical->device != device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+      // The pages are opened for our own use; what kernels may do is the region's access.
+      const int protection = flags == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+      if (mprotect(reinterpret_cast<void*>(it->first), it->second.bytes, protection) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      it->second.region->access.store(flags);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.mappings.upper_bound(address);
+  if (it == vmm.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
+  --it;
+  if (address - it->first >= it->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  const bool here =
+      location->type == CU_MEM_LOCATION_TYPE_DEVICE && driver->DeviceAt(location->id) == it->second.physical->device;
+  *flags = here ? it->second.region->access.load() : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace mete::emulator::cuda
