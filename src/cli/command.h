@@ -28,8 +28,8 @@
 
 namespace mete::cli {
 
-// The paragraph of `mete --help` that lists a command.
-enum class Group { kShare, kLook, kNode };
+// The paragraph of `mete --help` that lists a command; kInternal: none.
+enum class Group { kShare, kLook, kNode, kInternal };
 
 struct Command {
   std::string_view name;

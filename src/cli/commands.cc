@@ -3,7 +3,7 @@
 namespace mete::cli {
 
 const std::vector<const Command*>& Commands() {
-  static const std::vector<const Command*> commands{&kEmulate, &kVersion};
+  static const std::vector<const Command*> commands{&kRun, &kShare, &kEmulate, &kVersion, &kBroker};
   return commands;
 }
 

@@ -6,7 +6,10 @@
 
 namespace mete::cli {
 
+extern const Command kBroker;
 extern const Command kEmulate;
+extern const Command kRun;
+extern const Command kShare;
 extern const Command kVersion;
 
 }  // namespace mete::cli

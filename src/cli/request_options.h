@@ -1,0 +1,31 @@
+// The options with which a command says what a share is to have: --gpu, --gpus, --memory, --compute, --via, --preload.
+// Values; one thread.
+#ifndef METE_CLI_REQUEST_OPTIONS_H_
+#define METE_CLI_REQUEST_OPTIONS_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "base/status.h"
+#include "share/protocol.h"
+
+namespace mete::cli {
+
+struct RequestOptions {
+  std::string gpu, memory, compute, via;
+  int gpus = 0;
+  bool preload = false;
+
+  void AddTo(CLI::App& app);
+  bool any() const { return !gpu.empty() || !memory.empty() || !compute.empty() || !via.empty() || gpus != 0; }
+  // Fills in command.request; Usage for what cannot be read.
+  Status Read(share::Command* command) const;
+};
+
+// "none" drops the promise, anything else asks for it (Usage for what cannot be read).
+StatusOr<share::Change<Bytes>> ReadMemoryChange(const std::string& text);
+StatusOr<share::Change<plan::Compute>> ReadComputeChange(const std::string& text);
+
+}  // namespace mete::cli
+
+#endif  // METE_CLI_REQUEST_OPTIONS_H_

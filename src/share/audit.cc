@@ -1,0 +1,58 @@
+#include "share/audit.h"
+
+#include <sys/prctl.h>
+
+#include <utility>
+
+namespace mete::share {
+
+StatusOr<std::vector<GpuReading>> ReadGpus(const nvml::Library& library) {
+  METE_ASSIGN_OR_RETURN(const auto devices, library.Devices());
+  std::vector<GpuReading> readings;
+  for (const auto& device : devices) {
+    GpuReading reading;
+    reading.index = device->index();
+    reading.uuid = device->uuid();
+    reading.name = device->name();
+    METE_ASSIGN_OR_RETURN(reading.memory, device->Memory());
+    METE_ASSIGN_OR_RETURN(const nvml::MigState mig, device->Mig());
+    reading.mig_enabled = mig.current == nvml::MigMode::kEnabled;
+    METE_ASSIGN_OR_RETURN(reading.processes, device->ComputeProcesses());
+    readings.push_back(std::move(reading));
+  }
+  return readings;
+}
+
+Audit::Audit(const nvml::Library& library, std::chrono::milliseconds period, std::function<void()> ready)
+    : library_(library), period_(period), ready_(std::move(ready)), thread_([this] { Run(); }) {}
+
+Audit::~Audit() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::optional<Audit::Reading> Audit::Take() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(latest_, std::nullopt);
+}
+
+void Audit::Run() {
+  prctl(PR_SET_NAME, "mete-audit");
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    Reading reading = ReadGpus(library_);
+    lock.lock();
+    latest_ = std::move(reading);
+    lock.unlock();
+    ready_();
+    lock.lock();
+    wake_.wait_for(lock, period_, [this] { return stop_; });
+  }
+}
+
+}  // namespace mete::share

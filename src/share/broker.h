@@ -1,0 +1,175 @@
+// The broker: the one process of a node and user that owns the book, arbitrates windows, audits, and holds the pidfds
+// of tenants. Commands speak to it over mete.sock (protocol.h), tenants over the broker.sock of their grant's directory
+// (ledger/messages.h).
+//
+//   METE_ASSIGN_OR_RETURN(std::unique_ptr<Broker> broker, Broker::Start(std::move(options)));
+//   return broker->Run();   // until it has had no share and no caller for options.idle
+//
+// Start heals: it compares the book with what is there, completes what a killed broker began, ends shares whose last
+// process has gone, and opens sockets again at the same paths, where tenants find it.
+//
+// Ownership: owns everything it makes; shares outlive it. Thread rule: one thread, but for Stop.
+// Errors: Lacks (driver, disk, rights), Refused (another broker has this node).
+#ifndef METE_SHARE_BROKER_H_
+#define METE_SHARE_BROKER_H_
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "ledger/messages.h"
+#include "mechanism/intercept/intercept.h"
+#include "nvml/library.h"
+#include "plan/values.h"
+#include "share/audit.h"
+#include "share/book.h"
+#include "share/loop.h"
+#include "share/places.h"
+#include "share/protocol.h"
+#include "share/tenancy.h"
+#include "share/windows.h"
+
+namespace mete::share {
+
+class Broker {
+ public:
+  struct Options {
+    Places places;
+    std::string interceptor_dir;
+    std::function<StatusOr<std::unique_ptr<nvml::Library>>()> open_nvml;
+    std::chrono::milliseconds idle{5000};
+    std::chrono::milliseconds audit_period{1000};
+    // Told the name of each point between an intent and its effect; tests die there.
+    std::function<void(const char* point)> reached = [](const char*) {};
+  };
+  static StatusOr<std::unique_ptr<Broker>> Start(Options options);
+  ~Broker();
+
+  Status Run();
+  void Stop();  // Run returns soon; shares stay. Any thread, also a signal handler.
+
+ private:
+  struct RunHolder {
+    ProcessId process;
+    Fd pidfd;
+  };
+  struct Sample {
+    uint64_t at_ns, used_ns;
+  };
+  struct Watch {  // of one GPU of a share
+    std::deque<Sample> samples;
+    uint64_t denials = 0;
+    bool over_quota = false;
+  };
+  struct Share {
+    ShareRow row;
+    ledger::ShareKey key = 0;
+    mechanism::Edits edits;
+    std::unique_ptr<Tenancy> tenancy;
+    Fd listener;
+    std::map<int, Fd> connections;
+    std::vector<RunHolder> run_holders;
+    std::vector<Watch> watches;  // in the order of row.grant.gpus
+  };
+  struct Gpu {
+    GpuReading reading;
+    std::unique_ptr<Windows> windows;
+    std::map<uint32_t, plan::Foreigner> foreigners;  // by pid
+  };
+  struct Caller {
+    Fd fd;
+    Unframer in{kMostRequestBytes};
+    std::string out;
+  };
+
+  explicit Broker(Options options);
+
+  // broker.cc: life
+  Status TakeLocks();
+  Status Heal();
+  Status HealShare(const ShareRow& row, const std::vector<SlotRow>& slots, const std::vector<HolderRow>& holders);
+  Status RemoveOrphans();
+  Status Listen();
+  bool TryToLeave();
+  bool NodeGone();
+
+  // broker_shares.cc: making, changing, ending
+  StatusOr<Share*> Make(const Command& command, const Peer& peer);
+  Status PutInForce(Share& share, const std::vector<SlotRow>& slots);
+  void Withdraw(Share& share);
+  Status End(Share& share);
+  void EndIfDone(const std::string& id);
+  Status Set(Share& share, const Command& command);
+  Status Hold(Share& share, const ProcessId& process, Fd pidfd);
+  void DropRunHolder(const std::string& id, const ProcessId& process);
+  StatusOr<std::string> NameFor(const Command& command) const;
+  void Allot(const std::string& uuid);
+  Status JoinWindows(Share& share);
+  void LeaveWindows(Share& share);
+  Status Refresh();
+  plan::GpuOccupancy OccupancyOf(const std::string& uuid) const;
+  plan::Occupancy WholeOccupancy() const;
+  Share* FindByName(const std::string& name);
+  Share* FindById(const std::string& id);
+  std::vector<uint64_t> ContextBytes(const plan::Grant& grant) const;
+
+  // broker_tenants.cc: what stands behind broker.sock
+  Status ListenFor(Share& share);
+  void OnTenantConnects(const std::string& id);
+  void OnTenantSpeaks(const std::string& id, int fd);
+  void OnAttach(Share& share, int fd, const std::string& program);
+  void OnReattach(Share& share, int fd, const ledger::ReattachRequest& request, int ledger_fd);
+  void OnObserve(Share& share, int fd);
+  StatusOr<Peer> TenantPeer(int fd) const;
+  void WatchSlot(Share& share, const Tenancy::Holder& holder);
+  void DropSlot(const std::string& id, uint32_t slot);
+  bool IsTenantOrBelow(uint32_t pid) const;
+
+  // broker_commands.cc: what stands behind mete.sock
+  void OnCallerConnects();
+  void OnCaller(int fd, uint32_t events);
+  void Send(Caller& caller);
+  StatusOr<Json> Answer(std::string_view text, const Caller& caller);
+  StatusOr<Json> Do(const Command& command, Peer peer);
+
+  // broker_audit.cc: what the driver says
+  void OnReading(const Audit::Reading& reading);
+  void FindForeigners(Gpu& gpu, const GpuReading& reading);
+  void WatchShares();
+  void Note(const std::string& share, const std::string& gpu, const std::string& kind, const std::string& text);
+
+  // broker_report.cc: what commands show
+  Json Brief(const Share& share) const;
+  StatusOr<Json> Full(const Share& share) const;
+  Json OnGpu(const Share& share, size_t position) const;
+  Json Foreigners() const;
+  Json GrantReply(const Share& share) const;
+
+  Options options_;
+  mechanism::Intercept mechanism_;
+  std::unique_ptr<nvml::Library> nvml_;
+  std::unique_ptr<Loop> loop_;
+  Fd broker_lock_, book_lock_, listener_;
+  std::unique_ptr<Book> book_;
+  std::map<std::string, Gpu> gpus_;                       // by UUID
+  std::map<std::string, std::unique_ptr<Share>> shares_;  // by id
+  std::map<int, Caller> callers_;
+  std::set<std::string> undeleted_;  // rows that a full disk kept us from deleting
+  std::string audit_failure_;
+  ledger::ShareKey next_key_ = 1;
+  std::atomic<bool> stop_{false};
+  std::unique_ptr<Audit> audit_;  // last: ends first
+};
+
+}  // namespace mete::share
+
+#endif  // METE_SHARE_BROKER_H_

@@ -1,0 +1,312 @@
+// Making, changing and ending shares. Each step that leaves a trace outside this process follows a row of the book that
+// says so.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cctype>
+#include <climits>
+#include <ctime>
+#include <utility>
+
+#include "base/log.h"
+#include "gpu/catalogue.h"
+#include "ledger/account.h"
+#include "ledger/futex.h"
+#include "ledger/pages.h"
+#include "plan/resolve.h"
+#include "share/broker.h"
+
+namespace mete::share {
+namespace {
+
+ledger::ComputeMode ModeOf(plan::ComputeMode mode) {
+  switch (mode) {
+    case plan::ComputeMode::kHard: return ledger::ComputeMode::kHard;
+    case plan::ComputeMode::kSoft: return ledger::ComputeMode::kSoft;
+    case plan::ComputeMode::kWorkConserving: return ledger::ComputeMode::kWorkConserving;
+  }
+  return ledger::ComputeMode::kWorkConserving;
+}
+
+uint64_t UsedOn(Tenancy& tenancy, size_t position) {
+  const ledger::View view{&tenancy.limits(), &tenancy.ledger(), static_cast<uint32_t>(position), 0};
+  return ledger::Used(view);
+}
+
+}  // namespace
+
+Broker::Share* Broker::FindByName(const std::string& name) {
+  for (auto& entry : shares_) {
+    if (entry.second->row.grant.share == name) return entry.second.get();
+  }
+  return nullptr;
+}
+
+Broker::Share* Broker::FindById(const std::string& id) {
+  const auto found = shares_.find(id);
+  return found == shares_.end() ? nullptr : found->second.get();
+}
+
+Status Broker::Refresh() {
+  METE_ASSIGN_OR_RETURN(const std::vector<GpuReading> readings, ReadGpus(*nvml_));
+  for (const GpuReading& reading : readings) gpus_[reading.uuid].reading = reading;
+  for (auto gpu = gpus_.begin(); gpu != gpus_.end();) {
+    const bool there = std::any_of(readings.begin(), readings.end(),
+                                   [&gpu](const GpuReading& reading) { return reading.uuid == gpu->first; });
+    gpu = there || gpu->second.windows ? std::next(gpu) : gpus_.erase(gpu);
+  }
+  for (auto& entry : gpus_) FindForeigners(entry.second, entry.second.reading);
+  return OkStatus();
+}
+
+plan::GpuOccupancy Broker::OccupancyOf(const std::string& uuid) const {
+  plan::GpuOccupancy occupancy;
+  const Gpu& gpu = gpus_.at(uuid);
+  occupancy.index = gpu.reading.index;
+  occupancy.uuid = uuid;
+  occupancy.name = gpu.reading.name;
+  occupancy.total = gpu.reading.memory.total;
+  occupancy.reserved = gpu.reading.memory.reserved;
+  occupancy.mig_enabled = gpu.reading.mig_enabled;
+  for (const auto& entry : shares_) {
+    const Share& share = *entry.second;
+    for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
+      const plan::GpuGrant& part = share.row.grant.gpus[i];
+      if (part.uuid != uuid) continue;
+      const uint64_t used = share.tenancy ? UsedOn(*share.tenancy, i) : 0;
+      occupancy.holdings.push_back({share.row.grant.share, part.memory, part.compute, Bytes{used}});
+    }
+  }
+  for (const auto& entry : gpu.foreigners) occupancy.foreigners.push_back(entry.second);
+  return occupancy;
+}
+
+plan::Occupancy Broker::WholeOccupancy() const {
+  plan::Occupancy occupancy;
+  for (const auto& entry : gpus_) occupancy.gpus.push_back(OccupancyOf(entry.first));
+  std::sort(occupancy.gpus.begin(), occupancy.gpus.end(),
+            [](const plan::GpuOccupancy& a, const plan::GpuOccupancy& b) { return a.index < b.index; });
+  return occupancy;
+}
+
+std::vector<uint64_t> Broker::ContextBytes(const plan::Grant& grant) const {
+  std::vector<uint64_t> bytes;
+  for (const plan::GpuGrant& part : grant.gpus) {
+    const auto board = gpu::Catalogue::BuiltIn().Find(gpus_.at(part.uuid).reading.name);
+    bytes.push_back(board.ok() ? (*board)->context_memory.count : 0);
+  }
+  return bytes;
+}
+
+StatusOr<std::string> Broker::NameFor(const Command& command) const {
+  const auto taken = [this](const std::string& name) -> const Share* {
+    for (const auto& entry : shares_) {
+      if (entry.second->row.grant.share == name) return entry.second.get();
+    }
+    return nullptr;
+  };
+  if (!command.request.share.empty()) {
+    METE_RETURN_IF_ERROR(plan::CheckShareName(command.request.share));
+    if (const Share* other = taken(command.request.share); other != nullptr) {
+      return Refused(
+          "the name {} is taken by a share on GPU {} with {} processes; join it with 'mete run --share {}', or "
+          "choose another",
+          command.request.share, other->row.grant.gpus[0].index, other->tenancy->holders().size(),
+          command.request.share);
+    }
+    return command.request.share;
+  }
+  std::string base;
+  for (const unsigned char c : command.hint) {
+    if (base.size() == 24) break;
+    const auto lower = static_cast<char>(std::tolower(c));
+    const bool plain = (lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9');
+    if (plain || (!base.empty() && (c == '-' || c == '_' || c == '.'))) base += lower;
+  }
+  if (base.empty()) base = "share";
+  std::string name;
+  do {
+    name = base + "-" + RandomId().substr(0, 4);
+  } while (taken(name) != nullptr);
+  return name;
+}
+
+StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) {
+  // The caller asks again when an earlier broker died before it could answer.
+  if (Share* made = FindById(command.id); made != nullptr) return made;
+  plan::Request request = command.request;
+  METE_ASSIGN_OR_RETURN(request.share, NameFor(command));
+  METE_RETURN_IF_ERROR(Refresh());
+  auto share = std::make_unique<Share>();
+  METE_ASSIGN_OR_RETURN(share->row.grant, mechanism_.Plan(request, WholeOccupancy()));
+  share->row.grant.id = command.id;
+  share->row.grant.preload = command.preload;
+  share->row.kind = command.run ? Kind::kRun : Kind::kCreated;
+  share->row.state = RowState::kMaking;
+  share->row.made_at = std::time(nullptr);
+  const std::optional<ProcessId> holder = command.run ? std::optional(peer.process) : std::nullopt;
+  METE_RETURN_IF_ERROR(book_->Insert(share->row, holder));
+  options_.reached("make: row written");
+
+  Share& made = *share;
+  shares_[command.id] = std::move(share);
+  Status status = PutInForce(made, {});
+  if (status.ok() && command.run) {
+    StatusOr<Fd> pidfd = OpenPidFd(peer.process);
+    status = pidfd.ok() ? Hold(made, peer.process, std::move(*pidfd)) : pidfd.status();
+  }
+  if (status.ok()) {
+    options_.reached("make: prepared");
+    status = book_->SetState(command.id, RowState::kInForce);
+  }
+  if (!status.ok()) {
+    Withdraw(made);
+    shares_.erase(command.id);
+    return status;
+  }
+  made.row.state = RowState::kInForce;
+  options_.reached("make: in force");
+  for (const plan::GpuGrant& gpu : made.row.grant.gpus) Allot(gpu.uuid);
+  log::Info("share={} id={} made kind={} gpu={}", made.row.grant.share, made.row.grant.id,
+            command.run ? "run" : "created", made.row.grant.gpus[0].uuid);
+  return &made;
+}
+
+// Everything outside the book that a share needs. On an error the caller withdraws it.
+Status Broker::PutInForce(Share& share, const std::vector<SlotRow>& slots) {
+  share.key = next_key_++;
+  share.watches.resize(share.row.grant.gpus.size());
+  METE_ASSIGN_OR_RETURN(share.edits, mechanism_.Prepare(share.row.grant));
+  options_.reached("put in force: directory made");
+  METE_ASSIGN_OR_RETURN(share.tenancy, Tenancy::Make(share.row.grant, ContextBytes(share.row.grant), slots));
+  METE_RETURN_IF_ERROR(JoinWindows(share));
+  return ListenFor(share);
+}
+
+// Takes back what PutInForce and the book's row made, as far as they got.
+void Broker::Withdraw(Share& share) {
+  if (share.tenancy) {
+    for (const auto& entry : share.tenancy->holders()) loop_->Remove(entry.second.pidfd.get());
+    share.tenancy->End();
+  }
+  LeaveWindows(share);
+  for (const RunHolder& holder : share.run_holders) loop_->Remove(holder.pidfd.get());
+  for (const auto& entry : share.connections) loop_->Remove(entry.first);
+  if (share.listener.valid()) loop_->Remove(share.listener.get());
+  share.connections.clear();
+  share.listener.Reset();
+  if (const Status released = mechanism_.Release(share.row.grant); !released.ok()) log::Error("{}", Message(released));
+  options_.reached("end: directory removed");
+  if (const Status deleted = book_->Delete(share.row.grant.id); !deleted.ok()) {
+    log::Error("{}", Message(deleted));
+    undeleted_.insert(share.row.grant.id);  // tried again with every audit; a row that is ending heals on start
+  }
+}
+
+Status Broker::End(Share& share) {
+  METE_RETURN_IF_ERROR(book_->SetState(share.row.grant.id, RowState::kEnding));
+  share.row.state = RowState::kEnding;
+  options_.reached("end: row written");
+  Withdraw(share);
+  const plan::Grant grant = share.row.grant;
+  shares_.erase(grant.id);
+  for (const plan::GpuGrant& gpu : grant.gpus) Allot(gpu.uuid);
+  log::Info("share={} id={} ended", grant.share, grant.id);
+  return OkStatus();
+}
+
+// A share that `run` made ends when neither a `mete run` nor a process of it is left.
+void Broker::EndIfDone(const std::string& id) {
+  Share* share = FindById(id);
+  if (share == nullptr || share->row.kind != Kind::kRun || share->row.state != RowState::kInForce) return;
+  if (!share->run_holders.empty() || !share->tenancy->holders().empty()) return;
+  if (const Status ended = End(*share); !ended.ok())
+    log::Error("cannot end share {}: {}", share->row.grant.share, Message(ended));
+}
+
+Status Broker::Hold(Share& share, const ProcessId& process, Fd pidfd) {
+  for (const RunHolder& holder : share.run_holders) {
+    if (holder.process == process) return OkStatus();
+  }
+  METE_RETURN_IF_ERROR(book_->PutHolder({share.row.grant.id, process}));
+  const std::string id = share.row.grant.id;
+  METE_RETURN_IF_ERROR(loop_->Add(pidfd.get(), EPOLLIN, [this, id, process](uint32_t) { DropRunHolder(id, process); }));
+  share.run_holders.push_back({process, std::move(pidfd)});
+  return OkStatus();
+}
+
+void Broker::DropRunHolder(const std::string& id, const ProcessId& process) {
+  Share* share = FindById(id);
+  if (share == nullptr) return;
+  const auto holder = std::find_if(share->run_holders.begin(), share->run_holders.end(),
+                                   [&process](const RunHolder& one) { return one.process == process; });
+  if (holder == share->run_holders.end()) return;
+  loop_->Remove(holder->pidfd.get());
+  share->run_holders.erase(holder);
+  if (const Status dropped = book_->DropHolder({id, process}); !dropped.ok()) log::Warn("{}", Message(dropped));
+  EndIfDone(id);
+}
+
+Status Broker::Set(Share& share, const Command& command) {
+  plan::Grant grant = share.row.grant;
+  METE_RETURN_IF_ERROR(Refresh());
+  for (plan::GpuGrant& gpu : grant.gpus) {
+    if (command.memory.given) gpu.memory = command.memory.value;
+    if (command.compute.given) gpu.compute = command.compute.value;
+    METE_RETURN_IF_ERROR(plan::Fits(OccupancyOf(gpu.uuid), grant.share, gpu.memory, gpu.compute));
+  }
+  METE_RETURN_IF_ERROR(book_->SetAsked(grant));
+  options_.reached("set: written");
+  share.row.grant = grant;
+  for (const plan::GpuGrant& gpu : grant.gpus) Allot(gpu.uuid);
+  return OkStatus();
+}
+
+Status Broker::JoinWindows(Share& share) {
+  for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
+    Gpu& gpu = gpus_.at(share.row.grant.gpus[i].uuid);
+    if (!gpu.windows) {
+      METE_ASSIGN_OR_RETURN(gpu.windows, Windows::Start());
+    }
+    METE_RETURN_IF_ERROR(gpu.windows->Add({share.key, &share.tenancy->limits(), &share.tenancy->ledger(),
+                                           static_cast<uint32_t>(i), share.tenancy->doorbell()}));
+  }
+  return OkStatus();
+}
+
+void Broker::LeaveWindows(Share& share) {
+  for (const plan::GpuGrant& part : share.row.grant.gpus) {
+    const auto gpu = gpus_.find(part.uuid);
+    if (gpu != gpus_.end() && gpu->second.windows) gpu->second.windows->Remove(share.key);
+  }
+}
+
+// Writes what every share of a GPU gets now into its limits page. Who tracks launches: a share with a promise of
+// compute, and everybody where two or more share the GPU; a share alone without one runs at no cost.
+void Broker::Allot(const std::string& uuid) {
+  const auto gpu = gpus_.find(uuid);
+  if (gpu == gpus_.end()) return;
+  const plan::GpuOccupancy occupancy = OccupancyOf(uuid);
+  const std::vector<plan::Allotment> allotments = plan::Allot(occupancy);
+  size_t next = 0;
+  for (auto& entry : shares_) {  // in the order of OccupancyOf
+    Share& share = *entry.second;
+    for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
+      if (share.row.grant.gpus[i].uuid != uuid) continue;
+      const plan::Allotment& allotment = allotments[next++];
+      share.row.grant.gpus[i].allotment = allotment;
+      if (!share.tenancy) continue;
+      const auto index = static_cast<uint32_t>(i);
+      ledger::GpuLimits& limits = share.tenancy->limits().gpu[i];
+      limits.memory_quota.store(allotment.quota.count);
+      ledger::PublishCompute(share.tenancy->limits(), share.tenancy->ledger(), index, ModeOf(allotment.mode),
+                             allotment.share, allotment.weight, ledger::MonotonicNs());
+      const bool tracked = allotment.mode != plan::ComputeMode::kWorkConserving || allotments.size() > 1;
+      limits.flags.store(tracked ? ledger::kTracked : 0);
+      ledger::FutexWake(limits.window_sequence, INT_MAX);
+    }
+  }
+  if (gpu->second.windows) gpu->second.windows->Kick();
+}
+
+}  // namespace mete::share
