@@ -1,0 +1,624 @@
+#include "emulator/ptx/parser.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "emulator/ptx/body.h"
+
+namespace mete::emulator::ptx {
+namespace {
+
+constexpr uint64_t kMaximumVariable = uint64_t{1} << 32;
+constexpr uint32_t kMaximumShared = 232448;     // bytes a block can have on any architecture
+constexpr uint32_t kMaximumParameters = 32764;  // bytes of a kernel's parameters
+constexpr int kMaximumDepth = 64;
+
+uint64_t RoundUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+Parser::Parser(std::string_view text, uint32_t max_isa_version, Module* module, Error* error)
+    : lexer_(text), max_isa_version_(max_isa_version), module_(module), error_(error) {
+  token_ = lexer_.Next();
+}
+
+Token Parser::Take() {
+  Token taken = token_;
+  if (token_.kind == TokenKind::kBad) Fail(token_, "unreadable '" + std::string(token_.text) + "'");
+  if (token_.kind != TokenKind::kEnd) token_ = lexer_.Next();
+  return taken;
+}
+
+bool Parser::TakeIf(std::string_view what) {
+  if (!token_.Is(what)) return false;
+  Take();
+  return true;
+}
+
+bool Parser::Expect(std::string_view what) {
+  if (TakeIf(what)) return true;
+  const std::string found =
+      token_.kind == TokenKind::kEnd ? "the end of the text" : "'" + std::string(token_.text) + "'";
+  return Fail(token_, "expected '" + std::string(what) + "', found " + found);
+}
+
+bool Parser::TakeName(Token* name, const char* what) {
+  if (token_.kind != TokenKind::kIdentifier) {
+    return Fail(token_, std::string("expected ") + what + ", found '" + std::string(token_.text) + "'");
+  }
+  *name = Take();
+  return !failed_;
+}
+
+bool Parser::Fail(const Token& where, std::string message) {
+  if (failed_) return false;
+  failed_ = true;
+  error_->kind = ErrorKind::kInvalidPtx;
+  error_->line = where.line;
+  error_->column = where.column;
+  error_->message = std::move(message);
+  return false;
+}
+
+// Integers with C's operators; a lone floating constant, perhaps negative.
+bool Parser::ConstantExpression(ConstantValue* value, int precedence) {
+  if (++depth_ > kMaximumDepth) return Fail(token_, "constant expression nested too deeply");
+  struct Leave {
+    int* depth;
+    ~Leave() { --*depth; }
+  } leave{&depth_};
+  const Token first = token_;
+  if (TakeIf("(")) {
+    if (!ConstantExpression(value) || !Expect(")")) return false;
+  } else if (TakeIf("-") || TakeIf("+") || TakeIf("~") || TakeIf("!")) {
+    if (!ConstantExpression(value, 10)) return false;
+    if (first.Is("-")) {
+      if (value->kind == TokenKind::kFloat)
+        value->bits ^= uint64_t{1} << 63;
+      else if (value->kind == TokenKind::kFloat32)
+        value->bits ^= uint64_t{1} << 31;
+      else
+        value->bits = 0 - value->bits;
+    } else if (!first.Is("+")) {
+      if (value->kind != TokenKind::kInteger) return Fail(first, "'" + std::string(first.text) + "' needs an integer");
+      value->bits = first.Is("~") ? ~value->bits : value->bits == 0 ? 1 : 0;
+    }
+  } else if (first.kind == TokenKind::kInteger || first.kind == TokenKind::kFloat ||
+             first.kind == TokenKind::kFloat32) {
+    value->kind = first.kind;
+    value->bits = first.bits;
+    Take();
+  } else {
+    return Fail(first, "expected a constant, found '" + std::string(first.text) + "'");
+  }
+  for (;;) {
+    struct Operator {
+      std::string_view text;
+      int level;
+    };
+    static constexpr Operator kOperators[] = {{"|", 1}, {"^", 2}, {"&", 3}, {"<<", 4}, {">>", 4},
+                                              {"+", 5}, {"-", 5}, {"*", 6}, {"/", 6},  {"%", 6}};
+    const Operator* found = nullptr;
+    for (const Operator& op : kOperators)
+      if (token_.Is(op.text)) found = &op;
+    if (found == nullptr || found->level <= precedence) return !failed_;
+    const Token at = Take();
+    ConstantValue right;
+    if (!ConstantExpression(&right, found->level)) return false;
+    if (value->kind != TokenKind::kInteger || right.kind != TokenKind::kInteger)
+      return Fail(at, "operators need integers");
+    const uint64_t a = value->bits, b = right.bits;
+    switch (found->text[0]) {
+      case '|': value->bits = a | b; break;
+      case '^': value->bits = a ^ b; break;
+      case '&': value->bits = a & b; break;
+      case '<': value->bits = b > 63 ? 0 : a << b; break;
+      case '>': value->bits = b > 63 ? 0 : a >> b; break;
+      case '+': value->bits = a + b; break;
+      case '-': value->bits = a - b; break;
+      case '*': value->bits = a * b; break;
+      default:
+        if (b == 0) return Fail(at, "division by zero");
+        value->bits = found->text[0] == '/' ? a / b : a % b;
+    }
+  }
+}
+
+bool Parser::Declare(Declaration* d, bool in_parameter_list) {
+  uint32_t vector = 1;
+  while (token_.kind == TokenKind::kDirective) {
+    const Token at = Take();
+    ConstantValue value;
+    if (at.text == ".align") {
+      if (!ConstantExpression(&value)) return false;
+      if (value.bits == 0 || (value.bits & (value.bits - 1)) != 0 || value.bits > 1024)
+        return Fail(at, "alignment must be a power of two up to 1024");
+      d->alignment = static_cast<uint32_t>(value.bits);
+    } else if (at.text == ".v2" || at.text == ".v4") {
+      vector = at.text == ".v2" ? 2 : 4;
+    } else if (in_parameter_list && at.text == ".ptr") {
+      if (TakeIf(".shared"))
+        d->pointer_space = Space::kShared;
+      else if (TakeIf(".global") || TakeIf(".const") || TakeIf(".local") || TakeIf(".generic"))
+        d->pointer_space = Space::kGlobal;
+      if (TakeIf(".align") && !ConstantExpression(&value)) return false;
+    } else if (TypeNamed(at.text) != Type::kNone) {
+      if (d->type != Type::kNone) return Fail(at, "a second type '" + std::string(at.text) + "'");
+      d->type = TypeNamed(at.text);
+    } else {
+      return Fail(at, "unknown directive '" + std::string(at.text) + "'");
+    }
+  }
+  if (d->type == Type::kNone) return Fail(token_, "expected a type");
+  if (!TakeName(&d->name, "a name")) return false;
+  if (TakeIf("<")) {
+    ConstantValue value;
+    if (!ConstantExpression(&value) || !Expect(">")) return false;
+    if (value.kind != TokenKind::kInteger || value.bits > (1u << 24)) return Fail(d->name, "too many registers");
+    d->count = static_cast<uint32_t>(value.bits);
+  }
+  const uint64_t element = uint64_t{SizeOf(d->type)} * vector;
+  d->alignment = std::max(d->alignment, static_cast<uint32_t>(element));
+  while (TakeIf("[")) {
+    d->is_array = true;
+    if (TakeIf("]")) {
+      d->unsized = true;
+      continue;
+    }
+    ConstantValue value;
+    if (!ConstantExpression(&value) || !Expect("]")) return false;
+    if (value.kind != TokenKind::kInteger || value.bits > kMaximumVariable ||
+        d->elements * value.bits > kMaximumVariable) {
+      return Fail(d->name, "variable '" + std::string(d->name.text) + "' is too large");
+    }
+    d->elements *= value.bits;
+  }
+  d->bytes = d->unsized ? 0 : d->elements * element;
+  if (d->bytes > kMaximumVariable) return Fail(d->name, "variable '" + std::string(d->name.text) + "' is too large");
+  return !failed_;
+}
+
+bool Parser::SkipDebugDirective() {
+  const Token at = Take();
+  const int line = at.line;
+  if (at.text == ".pragma") {
+    while (token_.kind != TokenKind::kEnd && !token_.Is(";")) Take();
+    return Expect(";");
+  }
+  // .loc and .file end with their line.
+  while (token_.kind != TokenKind::kEnd && token_.line == line) {
+    Take();
+    if (failed_) return false;
+  }
+  return true;
+}
+
+bool Parser::SkipSection() {
+  while (token_.kind != TokenKind::kEnd && !token_.Is("{")) Take();
+  if (!Expect("{")) return false;
+  int open = 1;
+  while (open > 0 && token_.kind != TokenKind::kEnd && !failed_) {
+    if (token_.Is("{")) ++open;
+    if (token_.Is("}")) --open;
+    Take();
+  }
+  return open == 0 ? !failed_ : Fail(token_, "section without an end");
+}
+
+bool Parser::Version() {
+  if (!token_.Is(".version")) return Fail(token_, "a module begins with .version");
+  Take();
+  const Token number = Take();
+  if (number.kind != TokenKind::kFloat) return Fail(number, "expected a version such as 7.8");
+  const size_t dot = number.text.find('.');
+  if (dot == std::string_view::npos || dot + 1 >= number.text.size() || number.text.size() > dot + 2 || dot > 3) {
+    return Fail(number, "expected a version such as 7.8");
+  }
+  uint32_t version = 0;
+  for (const char c : number.text) {
+    if (c == '.') continue;
+    if (c < '0' || c > '9') return Fail(number, "expected a version such as 7.8");
+    version = version * 10 + static_cast<uint32_t>(c - '0');
+  }
+  if (version > max_isa_version_) {
+    Fail(number, "PTX " + std::string(number.text) + " is newer than this driver's " +
+                     std::to_string(max_isa_version_ / 10) + "." + std::to_string(max_isa_version_ % 10));
+    error_->kind = ErrorKind::kUnsupportedVersion;
+    return false;
+  }
+  module_->isa_version_ = version;
+  return !failed_;
+}
+
+bool Parser::Target() {
+  if (!Expect(".target")) return false;
+  do {
+    Token name;
+    if (!TakeName(&name, "a target such as sm_70")) return false;
+    if (name.text.rfind("sm_", 0) != 0) {
+      if (name.text == "texmode_independent" || name.text == "texmode_unified" || name.text == "debug" ||
+          name.text == "map_f64_to_f32")
+        continue;
+      return Fail(name, "unknown target '" + std::string(name.text) + "'");
+    }
+    uint32_t number = 0;
+    for (const char c : name.text.substr(3)) {
+      if (c < '0' || c > '9') {
+        if (number != 0 && (c == 'a' || c == 'f')) continue;
+        return Fail(name, "unknown target '" + std::string(name.text) + "'");
+      }
+      if (number > 1000) return Fail(name, "unknown target '" + std::string(name.text) + "'");
+      number = number * 10 + static_cast<uint32_t>(c - '0');
+    }
+    module_->target_ = number;
+  } while (TakeIf(","));
+  if (module_->target_ == 0) return Fail(token_, ".target names no sm_ architecture");
+  return !failed_;
+}
+
+bool Parser::IsExternVariable(const std::string& name) const { return extern_variables_.count(name) != 0; }
+
+uint32_t Parser::AddShared(const Declaration& d, bool dynamic) {
+  SharedVariable variable;
+  variable.name = std::string(d.name.text);
+  variable.bytes = dynamic ? 0 : static_cast<uint32_t>(d.bytes);
+  variable.alignment = d.alignment;
+  variable.dynamic = dynamic;
+  shared_.push_back(std::move(variable));
+  return static_cast<uint32_t>(shared_.size() - 1);
+}
+
+void Parser::NoteCall(uint32_t function, const Token& where) {
+  for (const auto& call : calls_)
+    if (call.first == function) return;
+  calls_.emplace_back(function, where);
+}
+
+bool Parser::InitialElement(Type type, uint64_t offset, Global* global) {
+  const uint32_t size = SizeOf(type);
+  const Token at = token_;
+  uint64_t bits = 0;
+  if (at.kind == TokenKind::kIdentifier) {
+    Token name = Take();
+    const bool generic = name.text == "generic" && TakeIf("(");
+    if (generic && (!TakeName(&name, "a variable") || !Expect(")"))) return false;
+    if (TakeIf("+")) {
+      ConstantValue addend;
+      if (!ConstantExpression(&addend, 5)) return false;
+      bits = addend.bits;
+    }
+    if (global_names_.count(std::string(name.text)) == 0)
+      return Fail(name, "unknown variable '" + std::string(name.text) + "' in an initialiser");
+    if (size != 8) return Fail(at, "an address needs a 64-bit element");
+    global->address_of.emplace_back(offset, std::string(name.text));
+  } else {
+    ConstantValue value;
+    if (!ConstantExpression(&value)) return false;
+    bits = value.bits;
+    if (IsFloat(type)) {
+      double real = 0;
+      float single = 0;
+      if (value.kind == TokenKind::kFloat)
+        std::memcpy(&real, &bits, sizeof real);
+      else if (value.kind == TokenKind::kFloat32)
+        std::memcpy(&single, &bits, sizeof single), real = single;
+      else
+        real = static_cast<double>(static_cast<int64_t>(bits));
+      if (type == Type::kF64) {
+        std::memcpy(&bits, &real, sizeof real);
+      } else if (type == Type::kF32) {
+        single = static_cast<float>(real);
+        bits = 0;
+        std::memcpy(&bits, &single, sizeof single);
+      } else {
+        return Fail(at, "initialise halves as .b16");
+      }
+    } else if (value.kind == TokenKind::kFloat) {
+      return Fail(at, "an integer is expected here");
+    }
+  }
+  global->initial.resize(std::max<size_t>(global->initial.size(), offset + size));
+  std::memcpy(&global->initial[offset], &bits, size);
+  return !failed_;
+}
+
+bool Parser::Initialiser(const Declaration& d, Global* global) {
+  const uint32_t size = SizeOf(d.type);
+  if (size == 0) return Fail(d.name, "this type cannot be initialised");
+  if (!token_.Is("{")) return InitialElement(d.type, 0, global);
+  uint64_t offset = 0;
+  int open = 0;
+  for (;;) {
+    if (TakeIf("{")) {
+      if (++open > 8) return Fail(token_, "initialiser nested too deeply");
+    } else if (TakeIf("}")) {
+      if (--open == 0) break;
+    } else if (TakeIf(",")) {
+      continue;
+    } else {
+      if (!d.unsized && offset + size > d.bytes)
+        return Fail(token_, "more values than '" + std::string(d.name.text) + "' has elements");
+      if (!InitialElement(d.type, offset, global)) return false;
+      offset += size;
+    }
+    if (failed_) return false;
+  }
+  if (d.unsized) global->size = offset;
+  return true;
+}
+
+bool Parser::Variable(Space space, bool is_extern) {
+  do {
+    Declaration d;
+    if (!Declare(&d, false)) return false;
+    if (d.type == Type::kPred || d.count != 0) return Fail(d.name, "not a variable of memory");
+    const std::string name(d.name.text);
+    if (global_names_.count(name) + shared_names_.count(name) + function_names_.count(name) != 0) {
+      return Fail(d.name, "'" + name + "' is declared twice");
+    }
+    if (space == Space::kShared) {
+      if (d.bytes > kMaximumShared) return Fail(d.name, "'" + name + "' is larger than a block's shared memory");
+      if (d.unsized && !is_extern) return Fail(d.name, "only an extern shared array has no size");
+      shared_names_[name] = AddShared(d, is_extern);
+      continue;
+    }
+    Global global;
+    global.name = name;
+    global.size = d.bytes;
+    global.alignment = d.alignment;
+    global.constant = space == Space::kConst;
+    if (is_extern) {
+      extern_variables_[name] = true;
+      continue;
+    }
+    if (TakeIf("=")) {
+      if (!Initialiser(d, &global)) return false;
+    } else if (d.unsized) {
+      return Fail(d.name, "'" + name + "' has neither a size nor values");
+    }
+    extern_variables_.erase(name);
+    global_names_[name] = static_cast<uint32_t>(module_->globals_.size());
+    module_->globals_.push_back(std::move(global));
+  } while (TakeIf(","));
+  return Expect(";");
+}
+
+bool Parser::ParameterList(std::vector<Parameter>* parameters, uint32_t* offset, bool entry) {
+  if (!Expect("(")) return false;
+  if (TakeIf(")")) return true;
+  do {
+    if (!TakeIf(".param") && (entry || !token_.Is(".reg"))) return Fail(token_, "expected .param");
+    if (token_.Is(".reg")) return Fail(token_, "functions with .reg parameters are not supported: use .param");
+    Declaration d;
+    if (!Declare(&d, true)) return false;
+    if (d.unsized || d.bytes == 0 || d.count != 0)
+      return Fail(d.name, "parameter '" + std::string(d.name.text) + "' has no size");
+    const uint64_t at = RoundUp(*offset, d.alignment);
+    if (at + d.bytes > kMaximumParameters) return Fail(d.name, "more than 32764 bytes of parameters");
+    Parameter p;
+    p.name = std::string(d.name.text);
+    p.offset = static_cast<uint32_t>(at);
+    p.size = static_cast<uint32_t>(d.bytes);
+    p.alignment = d.alignment;
+    for (const Parameter& other : *parameters)
+      if (other.name == p.name) return Fail(d.name, "'" + p.name + "' is declared twice");
+    parameters->push_back(std::move(p));
+    *offset = static_cast<uint32_t>(at + d.bytes);
+  } while (TakeIf(","));
+  return Expect(")");
+}
+
+bool Parser::FunctionDirectives(Function* function) {
+  while (token_.kind == TokenKind::kDirective) {
+    const Token at = Take();
+    ConstantValue value;
+    if (at.text == ".maxntid" || at.text == ".reqntid") {
+      for (uint32_t i = 0; i < 3; ++i) function->max_threads[i] = 1;
+      for (uint32_t i = 0; i < 3; ++i) {
+        if (!ConstantExpression(&value)) return false;
+        if (value.kind != TokenKind::kInteger || value.bits == 0 || value.bits > 1024)
+          return Fail(at, "a block has 1 to 1024 threads");
+        function->max_threads[i] = static_cast<uint32_t>(value.bits);
+        if (!TakeIf(",")) break;
+      }
+    } else if (at.text == ".minnctapersm" || at.text == ".maxnctapersm" || at.text == ".maxnreg") {
+      if (!ConstantExpression(&value)) return false;
+    } else if (at.text == ".pragma") {
+      while (token_.kind != TokenKind::kEnd && !token_.Is(";")) Take();
+      if (!Expect(";")) return false;
+    } else if (at.text != ".noreturn") {
+      return Fail(at, "unknown directive '" + std::string(at.text) + "'");
+    }
+  }
+  return !failed_;
+}
+
+bool Parser::FunctionOrEntry(bool is_entry, bool is_extern) {
+  Function function;
+  function.is_entry = is_entry;
+  Signature signature;
+  uint32_t offset = 0;
+  if (!is_entry && token_.Is("(") && !ParameterList(&signature.returns, &offset, false)) return false;
+  Token name;
+  if (!TakeName(&name, "a function's name")) return false;
+  function.name = std::string(name.text);
+  if (is_entry) offset = 0;
+  if (token_.Is("(") && !ParameterList(&signature.arguments, &offset, is_entry)) return false;
+  signature.area_bytes = offset;
+  if (!FunctionDirectives(&function)) return false;
+  if (global_names_.count(function.name) + shared_names_.count(function.name) != 0)
+    return Fail(name, "'" + function.name + "' is declared twice");
+  uint32_t index = static_cast<uint32_t>(module_->functions_.size());
+  const auto known = function_names_.find(function.name);
+  if (known != function_names_.end()) {
+    index = known->second;
+    const Signature& before = signatures_[index];
+    if (before.defined && !token_.Is(";")) return Fail(name, "function '" + function.name + "' is defined twice");
+    if (before.arguments.size() != signature.arguments.size() || before.returns.size() != signature.returns.size() ||
+        module_->functions_[index].is_entry != is_entry) {
+      return Fail(name, "function '" + function.name + "' was declared differently before");
+    }
+  } else {
+    function_names_[function.name] = index;
+    module_->functions_.push_back(Function());
+    signatures_.push_back(Signature());
+  }
+  if (is_extern || token_.Is(";")) {
+    if (known == function_names_.end()) {
+      module_->functions_[index] = std::move(function);
+      signatures_[index] = std::move(signature);
+    }
+    return Expect(";");
+  }
+  function.parameters = is_entry ? signature.arguments : std::vector<Parameter>();
+  function.parameter_bytes = is_entry ? offset : 0;
+  signature.defined = true;
+  signatures_[index] = signature;
+  module_->functions_[index] = function;
+  Body body(this, index, name);
+  if (!body.Parse(&function)) return false;
+  module_->functions_[index] = std::move(function);
+  return true;
+}
+
+bool Parser::TopLevel() {
+  bool is_extern = false;
+  for (;;) {
+    const Token at = Take();
+    if (failed_) return false;
+    if (at.text == ".visible" || at.text == ".weak" || at.text == ".common") continue;
+    if (at.text == ".extern") {
+      is_extern = true;
+      continue;
+    }
+    if (at.kind != TokenKind::kDirective) return Fail(at, "expected a directive, found '" + std::string(at.text) + "'");
+    if (at.text == ".global") return Variable(Space::kGlobal, is_extern);
+    if (at.text == ".const") return Variable(Space::kConst, is_extern);
+    if (at.text == ".shared") return Variable(Space::kShared, is_extern);
+    if (at.text == ".entry") return FunctionOrEntry(true, is_extern);
+    if (at.text == ".func") return FunctionOrEntry(false, is_extern);
+    return Fail(at, "unknown directive '" + std::string(at.text) + "'");
+  }
+}
+
+// Static variables that the entry's call tree names, one after the other; the dynamic ones after them, all at one
+// place.
+void Parser::LayOutShared(Function* entry) {
+  auto program = std::make_shared<Program>(*entry->program);
+  std::vector<bool> seen(module_->functions_.size()), used(shared_.size());
+  std::vector<uint32_t> open = {function_names_[entry->name]};
+  bool barriers = false;
+  while (!open.empty()) {
+    const uint32_t index = open.back();
+    open.pop_back();
+    if (seen[index]) continue;
+    seen[index] = true;
+    const Program& p = *module_->functions_[index].program;
+    for (const uint32_t variable : p.shared_used) used[variable] = true;
+    for (const Call& call : p.calls) open.push_back(call.function);
+    barriers |= p.synchronises;
+  }
+  program->synchronises_anywhere = barriers;
+  program->shared_offsets.assign(shared_.size(), Program::kNotThere);
+  uint64_t offset = 0;
+  for (size_t i = 0; i < shared_.size(); ++i) {
+    if (!used[i] || shared_[i].dynamic) continue;
+    offset = RoundUp(offset, shared_[i].alignment);
+    program->shared_offsets[i] = static_cast<uint32_t>(offset);
+    offset += shared_[i].bytes;
+  }
+  for (size_t i = 0; i < shared_.size(); ++i) {
+    if (used[i] && shared_[i].dynamic) offset = RoundUp(offset, std::max(16u, shared_[i].alignment));
+  }
+  for (size_t i = 0; i < shared_.size(); ++i) {
+    if (used[i] && shared_[i].dynamic) program->shared_offsets[i] = static_cast<uint32_t>(offset);
+  }
+  entry->static_shared_bytes = static_cast<uint32_t>(offset);
+  entry->program = std::move(program);
+}
+
+bool Parser::Finish() {
+  for (const auto& [function, where] : calls_) {
+    if (!signatures_[function].defined)
+      return Fail(where, "unresolved extern function '" + module_->functions_[function].name + "'");
+  }
+  // Local memory of a call tree without recursion; with recursion the stack grows as calls are made.
+  std::vector<int> state(module_->functions_.size());
+  std::vector<uint32_t> total(module_->functions_.size());
+  for (size_t root = 0; root < module_->functions_.size(); ++root) {
+    std::vector<std::pair<uint32_t, size_t>> path;
+    if (state[root] != 0 || !signatures_[root].defined) continue;
+    path.emplace_back(static_cast<uint32_t>(root), 0);
+    state[root] = 1;
+    while (!path.empty()) {
+      auto& [index, next] = path.back();
+      const Program& p = *module_->functions_[index].program;
+      if (next < p.calls.size()) {
+        const uint32_t callee = p.calls[next++].function;
+        if (state[callee] == 0) {
+          state[callee] = 1;
+          path.emplace_back(callee, 0);
+        }
+        continue;
+      }
+      uint32_t deepest = 0;
+      for (const Call& call : p.calls) deepest = std::max(deepest, total[call.function]);
+      total[index] = static_cast<uint32_t>(RoundUp(p.local_bytes, 16)) + deepest;
+      state[index] = 2;
+      path.pop_back();
+    }
+  }
+  std::vector<Function> defined;
+  for (size_t i = 0; i < module_->functions_.size(); ++i) {
+    Function& f = module_->functions_[i];
+    if (!signatures_[i].defined) continue;
+    f.local_bytes = total[i];
+    if (!f.is_entry) continue;
+    LayOutShared(&f);
+    if (f.static_shared_bytes > kMaximumShared)
+      return Fail(token_, "kernel '" + f.name + "' needs more shared memory than a block can have");
+  }
+  module_->addresses_ = std::make_shared<std::vector<uint64_t>>(module_->globals_.size(), 0);
+  return true;
+}
+
+bool Parser::Run() {
+  if (!Version() || !Target()) return false;
+  if (TakeIf(".address_size")) {
+    const Token size = Take();
+    if (size.kind != TokenKind::kInteger || size.bits != 64) return Fail(size, "only 64-bit addresses are supported");
+  }
+  while (token_.kind != TokenKind::kEnd && !failed_) {
+    if (token_.Is(".file") || token_.Is(".loc") || token_.Is(".pragma")) {
+      if (!SkipDebugDirective()) return false;
+    } else if (token_.Is(".section")) {
+      if (!SkipSection()) return false;
+    } else if (TakeIf(";")) {
+      continue;
+    } else if (!TopLevel()) {
+      return false;
+    }
+  }
+  return !failed_ && Finish();
+}
+
+const Function* Module::FindEntry(std::string_view name) const {
+  for (const Function& f : functions_)
+    if (f.is_entry && f.program != nullptr && f.name == name) return &f;
+  return nullptr;
+}
+
+void Module::Place(size_t index, uint64_t address) { (*addresses_)[index] = address; }
+
+bool Parse(std::string_view text, uint32_t max_isa_version, Module* module, Error* error) {
+  Module parsed;
+  *error = Error();
+  Parser parser(text, max_isa_version, &parsed, error);
+  if (!parser.Run()) return false;
+  *module = std::move(parsed);
+  return true;
+}
+
+}  // namespace mete::emulator::ptx

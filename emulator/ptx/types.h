@@ -1,0 +1,86 @@
+// PTX's fundamental types and state spaces, and what their names say. Plain values; no state.
+#ifndef METE_EMULATOR_PTX_TYPES_H_
+#define METE_EMULATOR_PTX_TYPES_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace mete::emulator::ptx {
+
+enum class Type : uint8_t {
+  kNone,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kF32,
+  kF64,
+  kPred
+};
+
+inline Type TypeNamed(std::string_view name) {
+  struct Row {
+    std::string_view name;
+    Type type;
+  };
+  static constexpr Row kRows[] = {
+      {".b8", Type::kB8},   {".b16", Type::kB16}, {".b32", Type::kB32}, {".b64", Type::kB64},
+      {".u8", Type::kU8},   {".u16", Type::kU16}, {".u32", Type::kU32}, {".u64", Type::kU64},
+      {".s8", Type::kS8},   {".s16", Type::kS16}, {".s32", Type::kS32}, {".s64", Type::kS64},
+      {".f16", Type::kF16}, {".f32", Type::kF32}, {".f64", Type::kF64}, {".pred", Type::kPred}};
+  for (const Row& row : kRows)
+    if (row.name == name) return row.type;
+  return Type::kNone;
+}
+
+// Bytes in memory; 0 for kNone and kPred.
+constexpr uint32_t SizeOf(Type type) {
+  switch (type) {
+    case Type::kB8:
+    case Type::kU8:
+    case Type::kS8: return 1;
+    case Type::kB16:
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kF16: return 2;
+    case Type::kB32:
+    case Type::kU32:
+    case Type::kS32:
+    case Type::kF32: return 4;
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
+    case Type::kF64: return 8;
+    default: return 0;
+  }
+}
+
+constexpr bool IsSigned(Type type) {
+  return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
+}
+constexpr bool IsFloat(Type type) { return type == Type::kF16 || type == Type::kF32 || type == Type::kF64; }
+constexpr bool IsBits(Type type) {
+  return type == Type::kB8 || type == Type::kB16 || type == Type::kB32 || type == Type::kB64;
+}
+
+// Bytes of one lane of a register of this type: 8-bit registers live in 16 bits, predicates in a mask word of the warp.
+constexpr uint32_t LaneBytes(Type type) {
+  if (type == Type::kPred) return 0;
+  const uint32_t size = SizeOf(type);
+  return size == 1 ? 2 : size;
+}
+
+enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kConst, kParam };
+
+}  // namespace mete::emulator::ptx
+
+#endif  // METE_EMULATOR_PTX_TYPES_H_
