@@ -32,6 +32,76 @@ struct MipmappedArray : Handle {
   std::vector<std::unique_ptr<Array>> levels;
 };
 
+struct Function;
+
+struct Module : Handle {
+  static constexpr HandleKind kKind = HandleKind::kModule;
+  Module() : Handle(kKind) {}
+  Context* context = nullptr;
+  std::shared_ptr<ptx::Module> code;
+  std::vector<uint64_t> globals;     // device address of code->globals()[i]
+  std::vector<Function*> functions;  // the entries
+};
+
+// What a launch was found to cost, for launches like it.
+struct KnownCost {
+  KernelCost cost;
+  uint64_t uses = 0, next_sample = 64;
+};
+
+struct Function : Handle {
+  static constexpr HandleKind kKind = HandleKind::kFunction;
+  Function() : Handle(kKind) {}
+  Module* module = nullptr;
+  Context* context = nullptr;
+  std::shared_ptr<ptx::Module> code;
+  const ptx::Function* entry = nullptr;  // in *code
+  std::atomic<int> max_dynamic_shared{48 << 10}, carveout{-1};
+  std::mutex mutex;  // of what follows
+  std::unordered_map<std::string, KnownCost> costs;
+  // Of the launches before CUDA 4: block shape, shared bytes and parameters are set one by one.
+  uint32_t legacy_block[3] = {1, 1, 1};
+  uint32_t legacy_shared = 0;
+  std::vector<uint8_t> legacy_parameters;
+};
+
+struct Kernel;
+
+struct Library : Handle {
+  static constexpr HandleKind kKind = HandleKind::kLibrary;
+  Library() : Handle(kKind) {}
+  std::string text;
+  std::shared_ptr<ptx::Module> code;  // never run, only asked
+  std::mutex mutex;
+  std::unordered_map<Context*, Module*> modules;
+  std::vector<Kernel*> kernels;
+};
+
+struct Kernel : Handle {
+  static constexpr HandleKind kKind = HandleKind::kKernel;
+  Kernel() : Handle(kKind) {}
+  Library* library = nullptr;
+  const ptx::Function* entry = nullptr;
+};
+
+// Loads PTX text into a context. log: what a person needs to mend it, on error.
+CUresult LoadModule(Context* context, const void* image, std::string* log, Module** module);
+void UnloadModule(Module* module);
+
+// A function or a kernel handle, as a function of the current context.
+CUresult FindFunction(CUfunction handle, Function** function);
+CUresult ModuleOf(Library* library, Context* context, Module** module);
+// Occupancy: blocks that fit on one SM.
+int BlocksPerSm(const Function& function, uint64_t threads, uint64_t dynamic_shared);
+
+struct LaunchRequest {
+  uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  uint32_t shared = 0;
+  bool cooperative = false;
+  std::vector<uint8_t> parameters;
+};
+CUresult Launch(Function* function, LaunchRequest request, CUstream stream);
+
 // Makes a handle stale; its shell stays so that a later use is found out.
 void Bury(Handle* object);
 

@@ -18,6 +18,9 @@ void ReleaseOwned(Context* context) {
   }
   // Their memory goes with the context's heap.
   for (Handle* object : owned) {
+    if (auto* module = FromHandle<Module>(object)) {
+      for (Function* function : module->functions) Bury(function);
+    }
     if (auto* mipmap = FromHandle<MipmappedArray>(object)) {
       for (auto& level : mipmap->levels) level->kind.store(HandleKind::kDead);
     }
