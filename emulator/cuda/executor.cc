@@ -326,7 +326,8 @@ void Executor::HostWorker() {
     }
     HostCall call = std::move(*due);
     host_calls_.erase(due);
-    const CUresult status = stop_ ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context_->Error();
+    CUresult status = context_->Error();
+    if (status == CUDA_SUCCESS && stop_) status = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     lock.unlock();
     if (status == CUDA_SUCCESS || call.even_on_error) {
       g_in_host_function = true;
