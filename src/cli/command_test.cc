@@ -1,7 +1,13 @@
 #include "cli/command.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
 
 namespace mete::cli {
 namespace {
@@ -36,7 +42,7 @@ TEST(Main, HelpListsEveryCommandAndFitsAScreen) {
 }
 
 TEST(Main, EveryCommandOfThisLayerExplainsItself) {
-  for (const char* name : {"version"}) {
+  for (const char* name : {"version", "inventory", "explain"}) {
     const Result help = Call({name, "--help"});
     EXPECT_EQ(help.status, 0) << name;
     EXPECT_THAT(help.out, HasSubstr(std::string("mete ") + name)) << name;
@@ -65,6 +71,46 @@ TEST(Main, PrintsItsVersion) {
   const auto json = ParseJson(Call({"version", "--json"}).out, "version");
   ASSERT_TRUE(json.ok());
   EXPECT_EQ("mete " + json->at("version").get<std::string>() + "\n", Call({"version"}).out);
+}
+
+TEST(Main, ARootThatIsMissingIsTheLinesFaultAndOneWithoutDriverTheMachines) {
+  const Result missing = Call({"inventory", "--driver-root", "/no/such/root"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_THAT(missing.err, HasSubstr("mete: usage: the driver root /no/such/root"));
+  const std::string empty = testing::TempDir() + "mete_empty_root";
+  std::filesystem::create_directories(empty);
+  const Result lacks = Call({"inventory", "--json", "--driver-root", empty});
+  std::filesystem::remove(empty);
+  EXPECT_EQ(lacks.status, 4);
+  EXPECT_EQ(lacks.out, "");
+  EXPECT_THAT(lacks.err, HasSubstr("mete: lacks: "));
+}
+
+TEST(Main, ExplainsNamesOfSeveralWords) {
+  const Result board = Call({"explain", "H100", "PCIe"});
+  EXPECT_EQ(board.status, 0);
+  EXPECT_THAT(board.out, HasSubstr("NVIDIA H100 PCIe"));
+  const Result unknown = Call({"explain", "memory-qouta", "--json"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.out, "");
+  EXPECT_EQ(unknown.err, "mete: usage: nothing is called \"memory-qouta\"; near it: memory-quota\n");
+}
+
+TEST(Main, OutputThatCannotBeWrittenIsNotSuccess) {
+  std::fflush(stdout);
+  const int saved = dup(STDOUT_FILENO);
+  const int full = open("/dev/full", O_WRONLY);
+  dup2(full, STDOUT_FILENO);
+  testing::internal::CaptureStderr();
+  const int status = Main({"version"});
+  const std::string err = testing::internal::GetCapturedStderr();
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  close(full);
+  clearerr(stdout);
+  EXPECT_EQ(status, 4);
+  EXPECT_THAT(err, HasSubstr("mete: lacks: the output could not be written"));
 }
 
 // The test stands in another folder than the programs, so there is no mete-emulator beside it.

@@ -8,6 +8,8 @@ namespace mete::cli {
 
 extern const Command kBroker;
 extern const Command kEmulate;
+extern const Command kExplain;
+extern const Command kInventory;
 extern const Command kRun;
 extern const Command kShare;
 extern const Command kVersion;

@@ -83,7 +83,7 @@ struct Variant {
 };
 
 struct PromiseNote {
-  std::string meaning;     // completes "the tenant …"
+  std::string meaning;     // a clause: "the tenant gets …"
   std::string asked_with;  // option of `mete run`; empty: none of its own
 };
 
