@@ -46,7 +46,7 @@ StatusOr<const Command*> FindCommand(std::string_view name) {
   std::vector<std::string> names;
   for (const Command* command : Commands()) {
     if (command->name == name) return command;
-    names.emplace_back(command->name);
+    if (command->group != Group::kInternal) names.emplace_back(command->name);
   }
   const auto near = NearestNames(name, names);
   if (near.empty()) return Usage("no command is called \"{}\"; `mete --help` lists them", name);
