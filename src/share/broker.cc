@@ -76,6 +76,7 @@ Status Broker::Heal() {
   METE_ASSIGN_OR_RETURN(const std::vector<HolderRow> holders, book_->Holders());
   for (const ShareRow& row : rows) METE_RETURN_IF_ERROR(HealShare(row, slots, holders));
   for (const auto& entry : gpus_) Allot(entry.first);
+  healed_ = true;
   return RemoveOrphans();
 }
 

@@ -165,6 +165,7 @@ class Broker {
   std::map<int, Caller> callers_;
   std::set<std::string> undeleted_;  // rows that a full disk kept us from deleting
   std::string audit_failure_;
+  bool healed_ = false;  // before that nobody can be told from a stranger
   ledger::ShareKey next_key_ = 1;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Audit> audit_;  // last: ends first

@@ -45,6 +45,7 @@ void Broker::OnReading(const Audit::Reading& reading) {
 // A process that NVML shows and that holds no slot of any share uses the GPU past the book. Tenants take their slot
 // before they make a context, and give it up only by dying, so that a living process without one is never a tenant.
 void Broker::FindForeigners(Gpu& gpu, const GpuReading& reading) {
+  if (!healed_) return;
   std::map<uint32_t, plan::Foreigner> now;
   for (const nvml::Process& process : reading.processes) {
     const ProcessId id{process.pid, StartTime(process.pid)};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -114,6 +115,11 @@ Status RunBroker(const Places& places, int ready_fd) {
   };
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
+  // Two descriptors for each process of each share.
+  if (rlimit files; getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   const auto start = [&places]() -> StatusOr<std::unique_ptr<Broker>> {
     METE_RETURN_IF_ERROR(MakePlaces(places));
     METE_RETURN_IF_ERROR(log::SendToFile(places.log));

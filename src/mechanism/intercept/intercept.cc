@@ -144,6 +144,10 @@ std::string Intercept::Directory(const plan::Grant& grant) const {
 Edits Intercept::EditsOf(const plan::Grant& grant) const {
   const std::string directory = Directory(grant);
   Edits edits;
+  // The proxy refuses every other GPU; without this the granted one might not be the program's device 0.
+  std::string visible;
+  for (const plan::GpuGrant& gpu : grant.gpus) visible += (visible.empty() ? "" : ",") + gpu.uuid;
+  if (!visible.empty()) edits.set.push_back({"CUDA_VISIBLE_DEVICES", visible});
   edits.prepend.push_back({"LD_LIBRARY_PATH", directory});
   // Only this one tool: a whole directory in front would shadow the user's own programs.
   edits.prepend.push_back({"PATH", directory + "/bin"});
