@@ -393,6 +393,67 @@ TEST_F(ClientTest, KilledEngineIsNoticedAndItsLeftoversAreCleared) {
   EXPECT_EQ(Open()->Gpus().size(), 1u);
 }
 
+TEST_F(ClientTest, LateEngineReplaysWorkAtTheInstantOfItsSubmission) {
+  const auto client = Open();
+  uint64_t context = 0;
+  uint32_t stream = 0;
+  ASSERT_EQ(client->CreateContext(0, &context), Result::kOk);
+  ASSERT_EQ(client->OpenStream(context, &stream), Result::kOk);
+  const auto node = ReadNode(root_);
+  ASSERT_TRUE(node.ok());
+  kill(node->pid, SIGSTOP);
+  const uint64_t begin = client->EngineTime(0);
+  const uint64_t first = client->Submit(stream, Work{});
+  client->Submit(stream, Compute(5.0 * kMs));
+  const uint64_t kernel = client->Submit(stream, Work{});
+  usleep(30'000);
+  const uint64_t second = client->Submit(stream, Work{});
+  const uint64_t end = client->EngineTime(0);
+  kill(node->pid, SIGCONT);
+  ASSERT_EQ(client->Wait(stream, second), Result::kOk);
+  EXPECT_THAT(client->MarkerTime(stream, first), AllOf(Ge(begin), Le(end)));
+  EXPECT_NEAR(static_cast<double>(client->MarkerTime(stream, kernel) - client->MarkerTime(stream, first)), 5.0 * kMs,
+              1e5);
+  EXPECT_THAT(client->MarkerTime(stream, second), AllOf(Ge(client->MarkerTime(stream, first) + 30 * kMs), Le(end)));
+}
+
+TEST_F(ClientTest, CommandsRefuseWhatIsWrongAndLeaveNothing) {
+  const std::string other = folder_ + "/other";
+  EXPECT_EQ(Run("up --gpus A1000 --dir " + other + " " + kWithout), 2);
+  EXPECT_EQ(Run("up --gpus T4 --driver 1 --dir " + other + " " + kWithout), 2);
+  EXPECT_EQ(Run("up --gpus T4 --backing lots --dir " + other + " " + kWithout), 2);
+  EXPECT_EQ(Run("up --gpus T4 --dir " + folder_ + "/no/such/parent " + kWithout), 4);
+  EXPECT_EQ(Run("down --dir " + other), 2);
+  // A full disk, as far as the program can see.
+  const std::string full =
+      "trap '' XFSZ; ulimit -f 0; exec " METE_EMULATOR " up --gpus T4 --dir " + other + " " + kWithout;
+  EXPECT_EQ(WEXITSTATUS(std::system(("(" + full + ") >/dev/null 2>&1").c_str())), 4);
+  EXPECT_FALSE(fs::exists(other));
+  // With two nodes up, a command has to say which one it means.
+  EXPECT_EQ(Run("status"), 0);
+  EXPECT_EQ(Run("up --gpus T4 --dir " + other + " " + kWithout), 0);
+  EXPECT_EQ(Run("status"), 2);
+  EXPECT_EQ(Run("down --dir " + other), 0);
+  EXPECT_EQ(Run("status"), 0);
+}
+
+TEST_F(ClientTest, EnvironmentIsForEval) {
+  const std::string script = "eval \"$(" METE_EMULATOR
+                             " env)\" && test -f \"$METE_DRIVER_ROOT/run/engine.json\" && "
+                             "test \"${LD_LIBRARY_PATH%%:*}\" = \"$METE_DRIVER_ROOT/usr/lib/x86_64-linux-gnu\" && "
+                             "test \"${PATH%%:*}\" = \"$METE_DRIVER_ROOT/usr/bin\"";
+  EXPECT_EQ(WEXITSTATUS(std::system(script.c_str())), 0);
+}
+
+TEST_F(ClientTest, EngineEndsWhenItsFolderIsTakenAway) {
+  const auto client = Open();
+  const auto node = ReadNode(root_);
+  ASSERT_TRUE(node.ok());
+  fs::remove_all(root_);
+  EXPECT_TRUE(Await([&] { return StartTime(node->pid) == 0 || client->ContextState(0, nullptr) == Result::kLost; }));
+  EXPECT_TRUE(NodesUp().empty());
+}
+
 TEST_F(ClientTest, DownEndsTheNodeForItsUsers) {
   const auto client = Open();
   uint64_t context = 0;

@@ -7,6 +7,8 @@
 namespace {
 
 using mete::ExitCode;
+using mete::emulator::EngineOptions;
+using mete::emulator::UpOptions;
 
 int Fail(ExitCode code, const std::string& message) {
   std::fprintf(stderr, "mete: %s: %s\n", mete::ExitWord(code), message.c_str());
@@ -20,7 +22,6 @@ int Finish(const mete::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace mete::emulator;  // NOLINT: one function
   CLI::App app{"An emulated GPU node: NVIDIA's documented interfaces on a machine without a GPU", "mete emulate"};
   app.require_subcommand(1);
   std::string dir;
@@ -63,9 +64,9 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return Fail(ExitCode::kUsage, std::string(error.what()) + "; 'mete emulate --help' shows the ways to write it");
   }
-  if (*up) return Finish(Up(up_options));
-  if (*down) return Finish(Down(dir, json));
-  if (*status) return Finish(ShowStatus(dir, json));
-  if (*env) return Finish(ShowEnvironment(dir));
-  return RunEngine(engine_options);
+  if (*up) return Finish(mete::emulator::Up(up_options));
+  if (*down) return Finish(mete::emulator::Down(dir, json));
+  if (*status) return Finish(mete::emulator::ShowStatus(dir, json));
+  if (*env) return Finish(mete::emulator::ShowEnvironment(dir));
+  return mete::emulator::RunEngine(engine_options);
 }
