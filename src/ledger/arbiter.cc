@@ -9,7 +9,7 @@
 namespace mete::ledger {
 namespace {
 
-constexpr uint64_t kLongestHandOverNs = 1'000'000;
+constexpr uint64_t kLongestHandOverNs = 2'000'000;
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
 double Weight(const ShareState& share) { return static_cast<double>(internal::ClampShare(share.weight)); }
@@ -123,8 +123,10 @@ void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
     if (!wants) continue;
     const ShareState& state = *account.state;
     const uint64_t ahead = internal::SaturatingSubtract(state.tat_ns, now_ns);
-    account.eligible = state.mode != ComputeMode::kHard || ahead <= kBurstNs;
-    if (!account.eligible) Earlier(wake_at_ns, state.tat_ns - kBurstNs);
+    // Out of budget, it is passed over until a window is worth the hand-over.
+    const uint64_t most = account.key == owner_ ? kBurstNs : kBurstNs - RefillNs(state.share);
+    account.eligible = state.mode != ComputeMode::kHard || ahead <= most;
+    if (!account.eligible) Earlier(wake_at_ns, state.tat_ns - most);
   }
 }
 
@@ -159,14 +161,15 @@ void Arbiter::Give(Account& account, uint64_t now_ns, uint64_t start_ns) {
   owner_until_ns_ = std::max(now_ns, start_ns) + std::clamp(length, kShortestWindowNs, kRoundNs);
 }
 
-// May somebody else's window open: the owner's work is done, or will be by the time the next one has woken up. A rest
-// of zero with work in flight means that the prediction was wrong: then wait for the owner's doorbell, but not for
-// ever.
+// May somebody else's window open: the owner's work is done, or will be by the time the next one has woken up, or
+// should have been just now. Much later than predicted, the prediction was wrong: then wait for the owner's doorbell,
+// but not for ever.
 bool Arbiter::MayHandOver(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_ns) {
   const Account* owner = Find(owner_);
   if (owner == nullptr || !owner->state->in_flight) return true;
   const uint64_t rest = owner->state->outstanding_ns;
-  if (rest > 0 && rest <= hand_over_ns) return true;
+  if (rest > 0) drain_end_ns_ = internal::SaturatingAdd(now_ns, rest);
+  if (rest <= hand_over_ns && internal::SaturatingSubtract(now_ns, drain_end_ns_) <= hand_over_ns) return true;
   if (owner_until_ns_ != kWindowQueued) {
     owner_until_ns_ = kWindowQueued;
     drain_limit_ns_ = now_ns + std::min(rest, kLongestDrainNs) + kDrainSlackNs;
@@ -218,6 +221,8 @@ Turn Arbiter::Step(uint64_t now_ns, const std::vector<ShareState>& shares, uint6
     const uint64_t other = account->demand ? kWindowQueued : kWindowClosed;
     turn.windows.push_back({share.key, share.key == owner_ ? owner_until_ns_ : other});
   }
+  std::stable_partition(turn.windows.begin(), turn.windows.end(),
+                        [now_ns](const Window& window) { return window.until_ns <= now_ns; });
   return turn;
 }
 

@@ -1,6 +1,6 @@
 // Whose turn it is on one GPU: exclusive submission windows, weighted fair by the GPU time that each share has used.
 // Pure: reads numbers, returns numbers; the broker reads them from ledgers (Observe) and writes the result into limits
-// pages (PublishWindow in pages.h, closing ones first), and the simulation does the same in virtual time. Not
+// pages (PublishWindow in pages.h, in the order given), and the simulation does the same in virtual time. Not
 // thread-safe; one per GPU, owned by one thread. No errors: every input is clamped, for a ledger is written by tenants.
 #ifndef METE_LEDGER_ARBITER_H_
 #define METE_LEDGER_ARBITER_H_
@@ -43,7 +43,7 @@ struct Window {
 };
 
 struct Turn {
-  std::vector<Window> windows;  // one for every share passed in, in the same order
+  std::vector<Window> windows;  // one for every share passed in; closed ones first, publish them in this order
   uint64_t wake_at_ns = 0;      // call Step again then at the latest; UINT64_MAX: only when a doorbell rings
 };
 
@@ -82,6 +82,7 @@ class Arbiter {
   double floor_ = 0;             // no share that comes back starts below this virtual time
   ShareKey owner_ = 0;           // 0: nobody
   uint64_t owner_until_ns_ = 0;  // kWindowOpen, or the end; kWindowQueued while it drains
+  uint64_t drain_end_ns_ = 0;    // when its work was last predicted to end
   uint64_t drain_limit_ns_ = 0;  // while it drains: then the next window opens anyway
 };
 

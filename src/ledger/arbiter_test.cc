@@ -153,7 +153,7 @@ TEST(Arbiter, AHardShareBeyondItsBudgetIsPassedOver) {
   shares[0].tat_ns = 500 * kMs;
   const Turn turn = arbiter.Step(kMs, shares, kHandOver);
   EXPECT_EQ(Until(turn, 2), kWindowOpen);
-  EXPECT_EQ(turn.wake_at_ns, 500 * kMs - kBurstNs);
+  EXPECT_EQ(turn.wake_at_ns, 500 * kMs - kBurstNs + RefillNs(kFullShare));
 }
 
 TEST(Arbiter, ARewrittenCounterGainsNothing) {

@@ -92,7 +92,7 @@ uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, uint64_t launches, 
     uint64_t tat = gpu.tat_ns.load(std::memory_order_seq_cst);
     if (busy.busy && tat < busy.since_ns) tat = busy.since_ns;
     tat = SaturatingAdd(tat, internal::Scale(owed, kFullShare, rules.share));
-    if (tat > now_ns && tat - now_ns > kBurstNs) return tat - kBurstNs;
+    if (tat > now_ns && tat - now_ns > kBurstNs) return tat - kBurstNs + RefillNs(rules.share);
   }
   if (launches == 0 && outstanding_ns == 0) return 0;
   if (launches != 0 && elapsed > outstanding_ns) {
@@ -103,8 +103,9 @@ uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, uint64_t launches, 
   const uint64_t rest = outstanding_ns - (elapsed < outstanding_ns ? elapsed : outstanding_ns);
   if (rest <= kLeadNs) return 0;
   const uint64_t window_rest = SaturatingAdd(SaturatingSubtract(window_until_ns, now_ns), kWindowToleranceNs);
-  if (rest + predicted_ns <= (window_rest < kDepthNs ? window_rest : kDepthNs)) return 0;
-  return now_ns + (rest - kLeadNs);
+  const uint64_t depth = window_until_ns == kWindowOpen && !rules.capped ? kOpenDepthNs : kDepthNs;
+  if (SaturatingAdd(rest, predicted_ns) <= (window_rest < depth ? window_rest : depth)) return 0;
+  return SaturatingAdd(now_ns, rest - kLeadNs);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@
 namespace mete::ledger {
 
 inline constexpr uint64_t kBurstNs = 25'000'000;         // how far TAT may be ahead of now when a launch goes
+inline constexpr uint64_t kOpenDepthNs = 20'000'000;     // the same while nobody else wants the GPU and no cap counts
+inline constexpr uint64_t kUnknownNs = 4'000'000;        // predict this for a kernel never measured: one at a time
 inline constexpr uint64_t kDepthNs = 4'000'000;          // predicted work in flight, with the new launch
 inline constexpr uint64_t kLeadNs = 300'000;             // queue the next one when so little is left
 inline constexpr uint64_t kWindowToleranceNs = 100'000;  // predicted end may be so far beyond the window's
@@ -40,6 +42,15 @@ inline constexpr uint32_t kBlindLaunches = 4;            // in flight at most on
 inline constexpr uint64_t kHungNs = 1'000'000'000;       // after so long without a completion siblings go anyway
 inline constexpr uint64_t kLongestWaitNs = 100'000'000;
 inline constexpr uint64_t kShortestWaitNs = 20'000;
+
+inline constexpr uint64_t kRefillNs = 3'000'000;  // GPU time to save up before a share out of budget goes on
+
+// How far TAT is to fall below its bound before a share that ran out of budget goes on: time for a batch of work, for
+// one kernel at a time would pay a wake-up, a hand-over and a late notice for each. At most half the burst.
+inline uint64_t RefillNs(uint32_t share) {
+  const uint64_t refill = kRefillNs * kFullShare / (share < 1 ? 1 : share);
+  return refill < kBurstNs / 2 ? refill : kBurstNs / 2;
+}
 
 enum class Verdict : uint32_t {
   kGo = 0,

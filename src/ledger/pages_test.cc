@@ -85,6 +85,33 @@ TEST(Pages, StrangersPagesAreRefusedWithTheReason) {
   Unmap(ledger);
 }
 
+// README.md has these numbers; another implementation may rely on them.
+TEST(Pages, LieAsDocumented) {
+  EXPECT_EQ(sizeof(LimitsPage), 1088u);
+  EXPECT_EQ(offsetof(LimitsPage, share_id), 16u);
+  EXPECT_EQ(offsetof(LimitsPage, heartbeat_ns), 32u);
+  EXPECT_EQ(offsetof(LimitsPage, ended), 40u);
+  EXPECT_EQ(offsetof(LimitsPage, gpu), 64u);
+  EXPECT_EQ(offsetof(GpuLimits, memory_quota), 16u);
+  EXPECT_EQ(offsetof(GpuLimits, context_bytes), 24u);
+  EXPECT_EQ(offsetof(GpuLimits, share), 32u);
+  EXPECT_EQ(offsetof(GpuLimits, mode), 40u);
+  EXPECT_EQ(offsetof(GpuLimits, window_until_ns), 48u);
+  EXPECT_EQ(offsetof(GpuLimits, window_sequence), 56u);
+  EXPECT_EQ(sizeof(LedgerPage), 410688u);
+  EXPECT_EQ(offsetof(LedgerPage, slots_used), 16u);
+  EXPECT_EQ(offsetof(LedgerPage, slots), 24u);
+  EXPECT_EQ(offsetof(LedgerPage, gpu), 16448u);
+  EXPECT_EQ(sizeof(GpuLedger), 24640u);
+  EXPECT_EQ(offsetof(GpuLedger, busy_since_ns), 8u);
+  EXPECT_EQ(offsetof(GpuLedger, denials), 24u);
+  EXPECT_EQ(offsetof(GpuLedger, waits), 40u);
+  EXPECT_EQ(offsetof(GpuLedger, memory), 64u);
+  EXPECT_EQ(offsetof(GpuLedger, outstanding_ns), 8256u);
+  EXPECT_EQ(offsetof(GpuLedger, in_flight), 16448u);
+  EXPECT_EQ(offsetof(GpuLedger, waiting), 20544u);
+}
+
 TEST(Pages, SlotsRunOutAndComeBack) {
   LedgerPage* ledger = nullptr;
   const Fd fd{CreateLedger(1, &ledger)};

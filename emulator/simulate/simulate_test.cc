@@ -1,0 +1,90 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "emulator/simulate/calibrate.h"
+#include "emulator/simulate/report.h"
+
+namespace mete::emulator {
+namespace {
+
+constexpr char kSmall[] = R"(
+name: small
+seconds: 1
+seed: 3
+shares:
+  - {name: A, mode: hard, percent: 30, weight: 30, kernel: {ms: 1, blocks: 1000}}
+  - {name: B, mode: soft, percent: 70, weight: 70, processes: 2}
+sweep: {kernel_ms: [0.5, 2], blocks: [100]}
+expect:
+  - {share: A, percent: 30}
+  - {total: 90}
+)";
+
+TEST(Scenario, ReadsWhatIsThereAndFillsInTheRest) {
+  const StatusOr<Scenario> scenario = ParseScenario(kSmall, "small");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  EXPECT_EQ(scenario->shares[0].mode, ledger::ComputeMode::kHard);
+  EXPECT_EQ(scenario->shares[0].share, 3000u);
+  EXPECT_EQ(scenario->shares[1].depth, 8u);
+  EXPECT_EQ(scenario->expect[0].to_ns, 1'000'000'000u);
+  const std::vector<Case> cases = Cases(*scenario);
+  ASSERT_EQ(cases.size(), 2u);
+  EXPECT_EQ(cases[1].scenario.shares[0].kernel_ms, 1) << "its own stays";
+  EXPECT_EQ(cases[1].scenario.shares[1].kernel_ms, 2);
+}
+
+TEST(Scenario, SaysWhatIsWrongAndWhere) {
+  const auto error = [](const std::string& text) { return Message(ParseScenario(text, "f.yaml").status()); };
+  EXPECT_THAT(error("[1, 2"), ::testing::HasSubstr("not YAML"));
+  EXPECT_THAT(error("7"), ::testing::HasSubstr("must be a mapping"));
+  EXPECT_THAT(error("shares: []"), ::testing::HasSubstr("1 to 64 shares"));
+  EXPECT_THAT(error("shares: [{name: A, colour: red}]"), ::testing::HasSubstr("unknown key 'colour'"));
+  EXPECT_THAT(error("shares: [{name: A, mode: strict}]"), ::testing::HasSubstr("hard, soft or work-conserving"));
+  EXPECT_THAT(error("shares: [{name: A, percent: 130}]"), ::testing::HasSubstr("percent must be a number"));
+  EXPECT_THAT(error("shares: [{name: A}, {name: A}]"), ::testing::HasSubstr("two shares are called 'A'"));
+  EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: Z, percent: 3}]}"),
+              ::testing::HasSubstr("there is no share 'Z'"));
+  EXPECT_THAT(error("{shares: [{name: A}], events: [{at_ms: 3}]}"), ::testing::HasSubstr("needs set, kill or broker"));
+  EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: A, percent: 3, from_ms: 9, to_ms: 3}]}"),
+              ::testing::HasSubstr("in this order"));
+  EXPECT_EQ(ExitCodeFor(ReadScenario("/nonexistent").status()), ExitCode::kUsage);
+}
+
+TEST(Calibrate, FindsKernelsOfAnyLengthAndGrid) {
+  const GpuParameters gpu;
+  for (const double ms : {0.1, 1.0, 10.0}) {
+    for (const uint64_t blocks : {1, 108, 1000, 100000}) {
+      const StatusOr<Calibrated> kernel = Calibrate(gpu, ms * 1e6, blocks);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      EXPECT_NEAR(MeasureNs(gpu, kernel->cost), ms * 1e6, ms * 1e3) << blocks;
+    }
+  }
+  EXPECT_FALSE(Calibrate(gpu, 10'000, 10'000'000).ok());
+}
+
+TEST(Simulation, IsTheSameForTheSameSeedOnly) {
+  Scenario scenario = Cases(*ParseScenario(kSmall, "small"))[0].scenario;
+  const RunResult one = *Simulation(GpuParameters{}, scenario).Run();
+  const RunResult again = *Simulation(GpuParameters{}, scenario).Run();
+  EXPECT_EQ(one.shares[0].gpu_ns, again.shares[0].gpu_ns);
+  EXPECT_EQ(one.doorbells, again.doorbells);
+  scenario.seed = 4;
+  EXPECT_NE(one.shares[0].gpu_ns, Simulation(GpuParameters{}, scenario).Run()->shares[0].gpu_ns);
+}
+
+TEST(Report, SaysThatItIsSimulatedAndWhatDidNotHold) {
+  Scenario scenario = *ParseScenario(kSmall, "small");
+  scenario.gates = false;
+  const StatusOr<CaseReport> report = RunCase(GpuParameters{}, Cases(scenario)[0]);
+  ASSERT_TRUE(report.ok());
+  EXPECT_FALSE(report->Held()) << "three processes without gates share by process";
+  const std::string table = Table(scenario, {*report});
+  EXPECT_THAT(table, ::testing::HasSubstr("simulated"));
+  EXPECT_THAT(table, ::testing::HasSubstr("NO"));
+  const Json json = ToJson(scenario, {*report});
+  EXPECT_EQ(json["simulated"], true);
+  EXPECT_EQ(json["held"], false);
+}
+
+}  // namespace
+}  // namespace mete::emulator

@@ -1,0 +1,316 @@
+#include "emulator/simulate/simulation.h"
+
+#include <algorithm>
+
+#include "emulator/simulate/calibrate.h"
+#include "ledger/pages.h"
+
+namespace mete::emulator {
+namespace {
+
+using ledger::ComputeMode;
+using ledger::Decision;
+using ledger::Verdict;
+
+constexpr uint64_t kStart = 1'000'000'000;     // instants of virtual time begin here: 0 has a meaning in the pages
+constexpr uint64_t kHeartbeatNs = 25'000'000;  // the broker's period
+constexpr uint64_t kDeathNs = 1'000'000;       // until the broker has read a pidfd
+constexpr uint64_t kKillPollNs = 50'000;
+constexpr double kLearning = 0.25;
+
+uint64_t Middle(Range range) { return (range.least + range.most) / 2; }
+
+}  // namespace
+
+Simulation::Simulation(const GpuParameters& gpu, const Scenario& scenario)
+    : parameters_(gpu), scenario_(scenario), model_(gpu), random_(scenario.seed), now_(kStart) {}
+
+uint64_t Simulation::Draw(Range range) { return range.least + random_() % (range.most - range.least + 1); }
+
+void Simulation::Plan(uint64_t at, What what, uint64_t index, uint64_t token) {
+  events_.push({std::max(at, now_), ++order_, what, index, token});
+}
+
+Status Simulation::Prepare() {
+  model_.AdvanceTo(kStart, [](const Completion&) {});
+  result_.shares.resize(scenario_.shares.size());
+  for (uint32_t i = 0; i < scenario_.shares.size(); ++i) {
+    const ShareSpec& spec = scenario_.shares[i];
+    METE_ASSIGN_OR_RETURN(const Calibrated kernel, Calibrate(parameters_, spec.kernel_ms * 1e6, spec.blocks));
+    Share share;
+    share.limits = std::make_unique<ledger::LimitsPage>();
+    share.ledger = std::make_unique<ledger::LedgerPage>();
+    const uint8_t id[16] = {static_cast<uint8_t>(i)};
+    ledger::InitLimits(*share.limits, id, 1, 1);
+    ledger::InitLedger(*share.ledger, 1);
+    share.limits->heartbeat_ns = now_;
+    share.limits->gpu[0].flags = ledger::kTracked;
+    share.limits->gpu[0].memory_quota = ledger::kNoQuota;
+    ledger::PublishCompute(*share.limits, *share.ledger, 0, spec.mode, spec.share, spec.weight, now_);
+    share.work.kind = WorkKind::kKernel;
+    share.work.kernel = kernel.cost;
+    share.last_completion = kStart + spec.from_ns;
+    result_.shares[i].kernel_ns = kernel.length_ns;
+    shares_.push_back(std::move(share));
+    for (uint32_t p = 0; p < spec.processes; ++p) AddProcess(i);
+  }
+  for (size_t i = 0; i < scenario_.events.size(); ++i) Plan(kStart + scenario_.events[i].at_ns, What::kScripted, i);
+  Plan(now_, What::kHeartbeat, 0);
+  Plan(now_, What::kSample, 0);
+  WakeBroker(now_);
+  return OkStatus();
+}
+
+void Simulation::AddProcess(uint32_t share) {
+  const ShareSpec& spec = scenario_.shares[share];
+  Process process;
+  process.share = share;
+  const auto pid = static_cast<uint32_t>(processes_.size() + 1);
+  const int slot = ledger::TakeSlot(*shares_[share].ledger, pid, 1, pid);
+  process.view = {shares_[share].limits.get(), shares_[share].ledger.get(), 0, static_cast<uint32_t>(slot)};
+  process.context = model_.AddContext(now_);
+  for (uint32_t i = 0; i < spec.streams; ++i) {
+    process.streams.push_back(model_.AddStream(process.context));
+    process_of_[process.streams.back()] = processes_.size();
+  }
+  process.predicted_ns = ledger::kUnknownNs;
+  if (spec.off_ns > 0) process.phase = random_() % (spec.on_ns + spec.off_ns);
+  processes_.push_back(std::move(process));
+  PlanTry(processes_.size() - 1, kStart + spec.from_ns + random_() % 1'000'000);
+}
+
+StatusOr<RunResult> Simulation::Run() {
+  METE_RETURN_IF_ERROR(Prepare());
+  const uint64_t end = kStart + scenario_.length_ns;
+  const auto completed = [this](const Completion& done) { Completed(done); };
+  for (;;) {
+    const uint64_t planned = events_.empty() ? UINT64_MAX : events_.top().at;
+    const uint64_t next = std::min(planned, model_.NextEventNs().value_or(UINT64_MAX));
+    if (next > end) break;
+    now_ = next;
+    model_.AdvanceTo(now_, completed);  // completions first: they plan notices at this instant or later
+    if (planned != next) continue;
+    const Event event = events_.top();
+    events_.pop();
+    Handle(event);
+  }
+  result_.counters = model_.Counters();
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    ShareTimeline& timeline = result_.shares[i];
+    timeline.longest_gap_ns = std::max(timeline.longest_gap_ns, end - std::min(end, shares_[i].last_completion));
+    timeline.charged_ns = ledger::UsedNs(*shares_[i].ledger, 0, end);
+    timeline.waits = shares_[i].ledger->gpu[0].waits.load();
+  }
+  return result_;
+}
+
+void Simulation::Handle(const Event& event) {
+  switch (event.what) {
+    case What::kTry:
+      if (processes_[event.index].token == event.token) Try(event.index);
+      break;
+    case What::kNotice: Notice(event.index, static_cast<StreamId>(event.token)); break;
+    case What::kBrokerWake:
+      if (broker_alive_ && broker_token_ == event.token) BrokerStep();
+      break;
+    case What::kHeartbeat:
+      if (broker_alive_) {
+        for (Share& share : shares_) share.limits->heartbeat_ns = now_;
+      }
+      Plan(now_ + kHeartbeatNs, What::kHeartbeat, 0);
+      break;
+    case What::kSample: Sample(); break;
+    case What::kScripted: Scripted(event.index); break;
+    case What::kDeath: Death(static_cast<uint32_t>(event.index), static_cast<uint32_t>(event.index >> 32)); break;
+  }
+}
+
+// --- Processes -----------------------------------------------------------------------------------------------------
+
+void Simulation::PlanTry(size_t process, uint64_t at) {
+  processes_[process].try_at = at;
+  Plan(at, What::kTry, process, ++processes_[process].token);
+}
+
+bool Simulation::OffUntil(const Process& process, uint64_t* on_at) const {
+  const ShareSpec& spec = scenario_.shares[process.share];
+  if (spec.off_ns == 0) return false;
+  const uint64_t period = spec.on_ns + spec.off_ns;
+  const uint64_t into = (now_ - kStart + process.phase) % period;
+  *on_at = now_ + (period - into);
+  return into >= spec.on_ns;
+}
+
+void Simulation::Try(size_t index) {
+  Process& process = processes_[index];
+  process.try_at = UINT64_MAX;
+  if (!process.alive || process.in_flight >= scenario_.shares[process.share].depth) return;  // a notice goes on
+  uint64_t on_at = 0;
+  if (!process.waiting && OffUntil(process, &on_at)) return PlanTry(index, on_at);
+  const auto predicted = static_cast<uint64_t>(process.predicted_ns);
+  if (!scenario_.gates) return LaunchOn(index, predicted);
+  Decision decision = ledger::TryStart(process.view, predicted, now_);
+  if (decision.verdict == Verdict::kWait && !process.waiting) {
+    process.waiting = true;
+    process.began_wait = now_;
+    ledger::BeginWait(process.view, now_);
+    decision = ledger::TryStart(process.view, predicted, now_);
+  }
+  if (decision.verdict == Verdict::kWait) {
+    if (decision.ring) Ring();
+    return PlanTry(index, decision.until_ns + Draw(scenario_.waiter_wake));
+  }
+  if (process.waiting) {
+    process.waiting = false;
+    ledger::EndWait(process.view, process.began_wait, now_);
+  }
+  if (decision.verdict == Verdict::kGo) LaunchOn(index, predicted);
+}
+
+void Simulation::LaunchOn(size_t index, uint64_t predicted_ns) {
+  Process& process = processes_[index];
+  const StreamId stream = process.streams[process.next_stream++ % process.streams.size()];
+  const uint64_t ahead = ledger::RestNs(*process.view.ledger, 0, now_);  // with this one
+  launches_[stream].push_back({now_, predicted_ns, std::max(ahead, predicted_ns)});
+  model_.Submit(now_, stream, shares_[process.share].work);
+  ++process.in_flight;
+  PlanTry(index, now_ + scenario_.launch_ns);
+}
+
+void Simulation::Completed(const Completion& done) {
+  Process& process = processes_[process_of_.at(done.stream)];
+  process.last_notice = std::max(process.last_notice, done.at_ns + Draw(scenario_.notice));
+  Plan(process.last_notice, What::kNotice, process_of_.at(done.stream), done.stream);
+}
+
+void Simulation::Notice(size_t index, StreamId stream) {
+  Process& process = processes_[index];
+  if (!process.alive) return;
+  Share& share = shares_[process.share];
+  ShareTimeline& timeline = result_.shares[process.share];
+  const Launch launch = launches_[stream].front();
+  launches_[stream].pop_front();
+  --process.in_flight;
+  ++share.completed;
+  timeline.longest_gap_ns = std::max(timeline.longest_gap_ns, now_ - std::min(now_, share.last_completion));
+  share.last_completion = now_;
+  if (scenario_.gates) {
+    // What was predicted to be over after `ahead` was over after `took`: this launch's part of it is corrected by the
+    // same ratio. Alone in flight that is its own duration; behind others it holds for short and long ones alike.
+    const auto took = static_cast<double>(now_ - launch.at);
+    const double learned = static_cast<double>(launch.predicted_ns) * took / static_cast<double>(launch.ahead_ns);
+    process.predicted_ns += (process.measured ? kLearning : 1) * (learned - process.predicted_ns);
+    process.measured = true;
+    if (ledger::Finish(process.view, 1, launch.predicted_ns, now_)) Ring();
+  }
+  if (process.try_at == UINT64_MAX) PlanTry(index, now_);
+}
+
+void Simulation::Sample() {
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    uint64_t busy = shares_[i].gone_gpu_ns;
+    for (const Process& process : processes_) {
+      if (process.share == i && process.alive) busy += model_.ContextBusyNs(process.context);
+    }
+    result_.shares[i].gpu_ns.push_back(busy);
+    result_.shares[i].completed.push_back(shares_[i].completed);
+  }
+  Plan(now_ + kSampleNs, What::kSample, 0);
+}
+
+// --- Broker --------------------------------------------------------------------------------------------------------
+
+void Simulation::Ring() {
+  ++result_.doorbells;
+  if (broker_alive_) WakeBroker(now_ + Draw(scenario_.broker_wake));
+}
+
+void Simulation::WakeBroker(uint64_t at) {
+  if (at >= broker_at_) return;
+  broker_at_ = at;
+  Plan(at, What::kBrokerWake, 0, ++broker_token_);
+}
+
+void Simulation::BrokerStep() {
+  ++result_.broker_steps;
+  broker_at_ = UINT64_MAX;
+  ++broker_token_;
+  std::vector<ledger::ShareState> states;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    shares_[i].limits->heartbeat_ns = now_;
+    states.push_back(ledger::Observe(i + 1, *shares_[i].limits, *shares_[i].ledger, 0, now_));
+  }
+  const uint64_t hand_over = Middle(scenario_.broker_wake) + Middle(scenario_.waiter_wake);
+  const ledger::Turn turn = arbiter_.Step(now_, states, hand_over);
+  for (const ledger::Window& window : turn.windows) {
+    const auto share = static_cast<uint32_t>(window.key - 1);
+    if (ledger::PublishWindow(*shares_[share].limits, 0, window.until_ns)) WakeWaiters(share);
+  }
+  if (turn.wake_at_ns != UINT64_MAX) WakeBroker(turn.wake_at_ns + Draw(scenario_.broker_wake));
+}
+
+void Simulation::WakeWaiters(uint32_t share) {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const Process& process = processes_[i];
+    if (process.share != share || !process.waiting) continue;
+    const uint64_t at = now_ + Draw(scenario_.waiter_wake);
+    if (at < process.try_at) PlanTry(i, at);
+  }
+}
+
+void Simulation::Scripted(size_t index) {
+  const EventSpec& event = scenario_.events[index];
+  switch (event.kind) {
+    case EventKind::kSet: {
+      Share& share = shares_[event.share];
+      ledger::PublishCompute(*share.limits, *share.ledger, 0, scenario_.shares[event.share].mode, event.percent,
+                             event.weight, now_);
+      WakeWaiters(event.share);
+      if (broker_alive_) WakeBroker(now_);
+      break;
+    }
+    case EventKind::kKill:
+      if (!Kill(event)) Plan(now_ + kKillPollNs, What::kScripted, index);
+      break;
+    case EventKind::kStopBroker: broker_alive_ = false; break;
+    case EventKind::kStartBroker: {
+      broker_alive_ = true;
+      arbiter_ = ledger::Arbiter();
+      broker_at_ = UINT64_MAX;
+      for (const uint64_t death : unseen_deaths_) Plan(now_, What::kDeath, death);
+      unseen_deaths_.clear();
+      WakeBroker(now_);
+      break;
+    }
+  }
+}
+
+bool Simulation::Kill(const EventSpec& event) {
+  uint32_t ordinal = 0;
+  for (Process& process : processes_) {
+    if (process.share != event.share || ordinal++ != event.process) continue;
+    const bool open = process.view.limits->gpu[0].window_until_ns.load() > now_;
+    if (process.alive && (!open || process.in_flight == 0)) return false;
+    if (!process.alive) return true;
+    ++result_.kills;
+    shares_[process.share].gone_gpu_ns += model_.ContextBusyNs(process.context);
+    model_.RemoveContext(now_, process.context);
+    process.alive = false;
+    process.waiting = false;
+    ++process.token;
+    Plan(now_ + kDeathNs, What::kDeath, (uint64_t{process.view.slot} << 32) | process.share);
+    return true;
+  }
+  return true;
+}
+
+void Simulation::Death(uint32_t share, uint32_t slot) {
+  if (!broker_alive_) {
+    unseen_deaths_.push_back((uint64_t{slot} << 32) | share);
+    return;
+  }
+  ledger::ClearSlot(*shares_[share].ledger, *shares_[share].limits, slot, now_);
+  WakeBroker(now_);
+}
+
+}  // namespace mete::emulator

@@ -1,0 +1,116 @@
+// One run in virtual time: the model of a GPU, the shares' processes as closed loops, a broker, and between them the
+// real ledger, gate and arbiter that tenants and the broker use. Deterministic for a seed. Single-threaded; a run owns
+// all it makes. Times are nanoseconds of virtual time since the start of the run unless a name says otherwise.
+#ifndef METE_EMULATOR_SIMULATE_SIMULATION_H_
+#define METE_EMULATOR_SIMULATE_SIMULATION_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <queue>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "emulator/engine/model.h"
+#include "emulator/simulate/scenario.h"
+#include "ledger/arbiter.h"
+#include "ledger/gate.h"
+
+namespace mete::emulator {
+
+inline constexpr uint64_t kSampleNs = 10'000'000;
+
+struct ShareTimeline {              // index i: at i * kSampleNs
+  std::vector<uint64_t> gpu_ns;     // time in which a context of the share held the GPU with work
+  std::vector<uint64_t> completed;  // kernels seen to be complete
+  uint64_t longest_gap_ns = 0;      // between two completions seen, from the share's start on
+  uint64_t charged_ns = 0;          // by the ledger
+  uint64_t waits = 0;
+  double kernel_ns = 0;  // as calibrated
+};
+
+struct RunResult {
+  std::vector<ShareTimeline> shares;
+  GpuCounters counters;
+  uint64_t broker_steps = 0, doorbells = 0, kills = 0;
+};
+
+class Simulation {
+ public:
+  // Every share of `scenario` must have its kernel set (see Cases).
+  Simulation(const GpuParameters& gpu, const Scenario& scenario);
+  StatusOr<RunResult> Run();
+
+ private:
+  enum class What { kTry, kNotice, kBrokerWake, kHeartbeat, kSample, kScripted, kDeath };
+  struct Event {
+    uint64_t at;
+    uint64_t order;  // equal instants keep the order in which they were planned
+    What what;
+    uint64_t index;  // process, scripted event, or slot << 32 | share
+    uint64_t token;  // kTry, kBrokerWake: void if it is not the latest; kNotice: stream
+    bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
+  };
+  struct Launch {
+    uint64_t at, predicted_ns, ahead_ns;
+  };
+  struct Process {
+    uint32_t share = 0;
+    ledger::View view;
+    ContextId context = 0;
+    std::vector<StreamId> streams;
+    uint32_t next_stream = 0, in_flight = 0;
+    bool alive = true, waiting = false, measured = false;
+    uint64_t began_wait = 0, try_at = 0, token = 0, last_notice = 0, phase = 0;
+    double predicted_ns = 0;
+  };
+  struct Share {
+    std::unique_ptr<ledger::LimitsPage> limits;
+    std::unique_ptr<ledger::LedgerPage> ledger;
+    Work work;
+    uint64_t completed = 0, last_completion = 0, gone_gpu_ns = 0;
+  };
+
+  Status Prepare();
+  void AddProcess(uint32_t share);
+  void Plan(uint64_t at, What what, uint64_t index, uint64_t token = 0);
+  void Handle(const Event& event);
+  uint64_t Draw(Range range);
+
+  void PlanTry(size_t process, uint64_t at);
+  void Try(size_t process);
+  bool OffUntil(const Process& process, uint64_t* on_at) const;
+  void LaunchOn(size_t process, uint64_t predicted_ns);
+  void Notice(size_t process, StreamId stream);
+  void Completed(const Completion& done);
+  void Sample();
+
+  void Ring();
+  void WakeBroker(uint64_t at);
+  void BrokerStep();
+  void WakeWaiters(uint32_t share);
+  void Scripted(size_t index);
+  bool Kill(const EventSpec& event);
+  void Death(uint32_t share, uint32_t slot);
+
+  const GpuParameters parameters_;
+  const Scenario scenario_;
+  GpuModel model_;
+  ledger::Arbiter arbiter_;
+  std::mt19937_64 random_;
+  uint64_t now_, order_ = 0, broker_at_ = UINT64_MAX, broker_token_ = 0;
+  bool broker_alive_ = true;
+  std::vector<Share> shares_;
+  std::vector<Process> processes_;
+  std::vector<uint64_t> unseen_deaths_;  // while the broker is down
+  std::unordered_map<StreamId, size_t> process_of_;
+  std::unordered_map<StreamId, std::deque<Launch>> launches_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  RunResult result_;
+};
+
+}  // namespace mete::emulator
+
+#endif  // METE_EMULATOR_SIMULATE_SIMULATION_H_
