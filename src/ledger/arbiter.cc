@@ -123,8 +123,10 @@ void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
     if (!wants) continue;
     const ShareState& state = *account.state;
     const uint64_t ahead = internal::SaturatingSubtract(state.tat_ns, now_ns);
-    // Out of budget, it is passed over until a window is worth the hand-over.
-    const uint64_t most = account.key == owner_ ? kBurstNs : kBurstNs - RefillNs(state.share);
+    // Out of budget, it is passed over until a window is worth the hand-over. An owner with nothing in flight that
+    // waits is saving up already (the gate made it).
+    const bool using_it = account.key == owner_ && (state.in_flight || !state.waiting);
+    const uint64_t most = using_it ? kBurstNs : kBurstNs - RefillNs(state.share);
     account.eligible = state.mode != ComputeMode::kHard || ahead <= most;
     if (!account.eligible) Earlier(wake_at_ns, state.tat_ns - most);
   }
@@ -169,7 +171,7 @@ bool Arbiter::MayHandOver(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake
   if (owner == nullptr || !owner->state->in_flight) return true;
   const uint64_t rest = owner->state->outstanding_ns;
   if (rest > 0) drain_end_ns_ = internal::SaturatingAdd(now_ns, rest);
-  if (rest <= hand_over_ns && internal::SaturatingSubtract(now_ns, drain_end_ns_) <= hand_over_ns) return true;
+  if (rest <= hand_over_ns && internal::SaturatingSubtract(now_ns, drain_end_ns_) <= 2 * hand_over_ns) return true;
   if (owner_until_ns_ != kWindowQueued) {
     owner_until_ns_ = kWindowQueued;
     drain_limit_ns_ = now_ns + std::min(rest, kLongestDrainNs) + kDrainSlackNs;
