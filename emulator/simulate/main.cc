@@ -1,5 +1,6 @@
 // mete-simulate FILE…: runs scenarios in virtual time with the real ledger and prints what each share got.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -7,10 +8,8 @@
 
 #include "emulator/simulate/report.h"
 
+namespace mete::emulator {
 namespace {
-
-using namespace mete;
-using namespace mete::emulator;
 
 struct Options {
   std::vector<std::string> files;
@@ -36,9 +35,7 @@ StatusOr<bool> RunFile(const Options& options, const std::string& file, Json* js
   return std::all_of(reports.begin(), reports.end(), [](const CaseReport& report) { return report.Held(); });
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Main(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Shares of a GPU in virtual time, with the ledger, gate and arbiter that mete itself uses.\n"
@@ -63,3 +60,8 @@ int main(int argc, char** argv) {
   if (options.json) fmt::print("{}", ToText(json));
   return options.check && !held ? 1 : 0;
 }
+
+}  // namespace
+}  // namespace mete::emulator
+
+int main(int argc, char** argv) { return mete::emulator::Main(argc, argv); }

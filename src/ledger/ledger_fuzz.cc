@@ -11,9 +11,8 @@
 #include "ledger/pages.h"
 #include "ledger/wire.h"
 
+namespace mete::ledger {
 namespace {
-
-using namespace mete::ledger;
 
 void Require(bool condition) {
   if (!condition) std::abort();
@@ -47,10 +46,7 @@ void Scribble(LedgerPage& ledger, const uint8_t* data, size_t size) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  DecodeAll(data, size);
+void PlayOn(const uint8_t* data, size_t size) {
   static const auto ledger = std::make_unique<LedgerPage>();
   static const auto limits = std::make_unique<LimitsPage>();
   static bool wild = false;
@@ -89,5 +85,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(turn.windows[0].until_ns <= now || turn.windows[1].until_ns <= now);
   }
   ClearSlot(*ledger, *limits, view.slot, kNow + 2000);
+}
+
+}  // namespace
+}  // namespace mete::ledger
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  mete::ledger::DecodeAll(data, size);
+  mete::ledger::PlayOn(data, size);
   return 0;
 }
