@@ -64,7 +64,7 @@ void AtEveryInstruction(const std::function<void(Pages&, const View&)>& prepare,
     Pages pages;
     pages.limits->gpu[0].memory_quota = kQuota;
     pages.limits->heartbeat_ns = kStart;
-    const View survivor = pages.Join(), victim = pages.Join();
+    const View victim = pages.Join(), survivor = pages.Join();  // slot 0 makes the shortest pauses
     ASSERT_TRUE(Reserve(survivor, 300));
     prepare(pages, victim);
     const End end = KillAfter(steps, [&] { operation(victim); });
