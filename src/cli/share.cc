@@ -24,6 +24,7 @@ std::string ComputeText(const Json& compute) {
 
 std::string MeasuredText(const Json& compute) {
   if (!compute.contains("measured_percent")) return "not measured: alone and without a limit";
+  if (compute["measured_over_seconds"].get<double>() < 0.5) return "not measured yet";
   return fmt::format("{:g} % over the last {:g} s", compute["measured_percent"].get<double>(),
                      compute["measured_over_seconds"].get<double>());
 }
