@@ -95,8 +95,15 @@ def null(data_dir, behaviour):
     out = ["/* A driver that does nothing, in constant time. Generated from data/cuda/; do not edit. */",
            "/* A counter of its own keeps each function apart: two names must never share an address. */"]
     for index, function in enumerate(functions):
-        if function.symbol not in own:
-            out.append(f"int {function.symbol}(void) {{ static volatile int calls_{index}; ++calls_{index}; return 0; }}")
+        if function.symbol in own:
+            out.append(f"extern int {function.symbol}();")
+        else:
+            out.append(f"int {function.symbol}() {{ static volatile int calls_{index}; ++calls_{index}; return 0; }}")
+    out += ["struct NullEntry { const char *symbol, *name; int version, stream; void* address; };",
+            "const struct NullEntry null_entries[] = {"]
+    numbers = {"-": 0, "legacy": 1, "per-thread": 2}
+    out += [f'  {{"{f.symbol}", "{f.name}", {f.version}, {numbers[f.stream]}, (void*)&{f.symbol}}},' for f in functions]
+    out += ["};", f"const unsigned null_entry_count = {len(functions)};"]
     return "\n".join(out) + "\n"
 
 

@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kOpenAtMostNs = 100'000;  // a batch that does not fill is closed then
 constexpr uint64_t kSoonestNs = 50'000;      // between two looks
 constexpr uint64_t kLatestNs = 2'000'000;
+constexpr uint64_t kLingerNs = 5'000'000, kLingerStepNs = 200'000;
 constexpr uint64_t kIdleNs = 1'000'000'000;  // asleep: the broker is looked after this often
 
 enum : uint32_t { kNone = 0, kAwake = 1, kAsleep = 2 };
@@ -165,8 +166,8 @@ unsigned Tracker::BeforeContext(Process& p, CUcontext context, Mark marks[kMaxMa
   for (Track* track : list_) {
     if (count == kMaxMarks) break;  // the helper sees to the rest
     if (!track->busy.load(std::memory_order_relaxed)) continue;
-    std::unique_lock lock(track->mutex, std::try_to_lock);  // held: another thread launches there now
-    if (!lock.owns_lock() || track->context != context) continue;
+    std::lock_guard lock(track->mutex);
+    if (track->context != context) continue;
     Mark& mark = marks[count++];
     mark = {track, track->last_id, track->open ? track->current.id : 0, track->open ? track->current.launches : 0};
   }
@@ -329,10 +330,16 @@ void Tracker::HelperLoop(Process& p) {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver.cuThreadExchangeStreamCaptureMode(&mode);  // the program's captures are not ours to disturb
   }
+  uint64_t last_busy = Now();
   while (!stopping.load(std::memory_order_acquire)) {
     uint64_t next = LookAfter(p);
     if (HeartbeatStale(p)) KeepAttached(p);
-    if (next == UINT64_MAX) {
+    const uint64_t now = Now();
+    if (next != UINT64_MAX) {
+      last_busy = now;
+    } else if (now - last_busy < kLingerNs) {
+      next = now + kLingerStepNs;  // the next launch is likely to come soon, and need not wake us then
+    } else {
       helper_state_.store(kAsleep, std::memory_order_seq_cst);
       next = LookAfter(p);  // a batch may have begun before we said that we sleep
       if (next == UINT64_MAX) {

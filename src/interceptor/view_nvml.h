@@ -1,0 +1,48 @@
+// What a tenant sees through NVML: the share's GPUs only, its quota as their memory, its own processes.
+//
+// Every function asks the real library first and then narrows the answer; handles are the driver's own. The share's
+// pages are read as an observer, without a slot. Thread-safe. Bytes throughout.
+#ifndef METE_INTERCEPTOR_VIEW_NVML_H_
+#define METE_INTERCEPTOR_VIEW_NVML_H_
+
+#include <cstdint>
+
+#include "ledger/layout.h"
+#include "nvml/abi.h"
+
+namespace mete::interceptor {
+
+using nvml::abi::nvmlDevice_t;
+using nvml::abi::nvmlReturn_t;
+
+inline constexpr char kPrivateNvmlName[] = "libmete-driver-ml.so.1";
+
+struct Share {
+  const ledger::LimitsPage* limits = nullptr;
+  const ledger::LedgerPage* ledger = nullptr;
+  uint32_t gpu_count = 0;
+  nvmlDevice_t device[ledger::kMaxGpus] = {};  // null: the driver does not know it (any more)
+  uint32_t visible = 0;                        // devices that are not null, which come first
+  uint32_t gpu[ledger::kMaxGpus] = {};         // index of device[i] in the pages
+};
+
+// Joins the share as an observer if that has not happened; null: its limits are not in force, the reason was said.
+const Share* Observe();
+// Looks the share's GPUs up in the real library; after a successful real nvmlInit.
+void FindDevices();
+
+// The pages' index of a handle, -1 for a GPU outside the share.
+int GpuOf(const Share& share, nvmlDevice_t device);
+
+struct Usage {
+  uint64_t quota;  // kNoQuota: not limited
+  uint64_t used;
+};
+Usage UsageOf(const Share& share, int gpu);
+
+// What a process of this share holds on a GPU; false: not one of ours. `pid` in the broker's pid name space.
+bool HeldBy(const Share& share, int gpu, unsigned pid, uint64_t* bytes);
+
+}  // namespace mete::interceptor
+
+#endif  // METE_INTERCEPTOR_VIEW_NVML_H_
