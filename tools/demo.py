@@ -89,8 +89,13 @@ class Demo:
                 self.bare[name] = subprocess.run(["bash", "-c", f"printf %s {value}"], env=self.environment, capture_output=True, text=True).stdout
         say(self.run("mete", "inventory").stdout.rstrip())
 
+    def calibrate(self):
+        """Finds the kernel that takes 1 ms alone, so that work done under contention can be compared."""
+        said = json.loads(self.run("mete-load", "calibrate", "--kernel-ms", "1", "--json", environment=self.bare).stdout)
+        self.kernel = ["--iterations", said["iterations"], "--kernel-ms", said["kernel_ms"]]
+
     def load(self, seconds=SECONDS, processes=1):
-        return ["mete-load", "compute", "--kernel-ms", "1", "--depth", "8", "--seconds", seconds, "--processes", processes, "--json"]
+        return ["mete-load", "compute", *self.kernel, "--depth", "8", "--seconds", seconds, "--processes", processes, "--json"]
 
     def side_by_side(self, text, *commands):
         """Runs the commands together; each one's part of the GPU's time in percent."""
@@ -112,6 +117,7 @@ class Demo:
     # -- without mete --------------------------------------------------------------------------------------------
     def without(self):
         chapter("Without mete")
+        self.calibrate()
         child = self.start("mete-load", "hog", "--api", "alloc", "--hold", "60", "--json", environment=self.bare)
         got = json.loads(child.stdout.readline())
         neighbour = self.run("mete-load", "idle", "--memory", "1GiB", "--seconds", "0", environment=self.bare, check=False)
