@@ -121,7 +121,10 @@ void Copy(std::string_view text, char* out, size_t size) {
   std::memcpy(out, text.data(), std::min(text.size(), size - 1));
 }
 
-double PcieBytesPerSecond(int generation, int lanes) {
+// Between host and device, one direction.
+double HostBytesPerSecond(int generation, int lanes) {
+  // A superchip has no PCIe between the two: NVLink-C2C, 450 GB/s each way by NVIDIA's figures.
+  if (lanes == 0) return 0.8 * 450e9;
   // What copies reach in practice of 1 GB/s per lane and generation-3 step: about 80 %.
   const double per_lane = 0.985e9 * std::max(1, 1 << std::max(0, generation - 3));
   return 0.8 * per_lane * lanes;
@@ -178,7 +181,7 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   model.clock_hz = info.clock_khz * 1e3;
   model.memory_bytes_per_s = static_cast<double>(info.memory_bytes_per_s);
   model.l2_bytes = static_cast<double>(info.l2_bytes);
-  model.pcie_bytes_per_s = PcieBytesPerSecond(board.pcie_gen, board.pcie_lanes);
+  model.pcie_bytes_per_s = HostBytesPerSecond(board.pcie_gen, board.pcie_lanes);
   std::copy(std::begin(a.throughput), std::end(a.throughput), model.warp_throughput);
   return gpu;
 }
