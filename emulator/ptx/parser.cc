@@ -10,7 +10,6 @@
 namespace mete::emulator::ptx {
 namespace {
 
-constexpr uint64_t kMaximumVariable = uint64_t{1} << 32;
 constexpr uint32_t kMaximumShared = 232448;     // bytes a block can have on any architecture
 constexpr uint32_t kMaximumParameters = 32764;  // bytes of a kernel's parameters
 constexpr int kMaximumDepth = 64;
@@ -126,60 +125,6 @@ bool Parser::ConstantExpression(ConstantValue* value, int precedence) {
   }
 }
 
-bool Parser::Declare(Declaration* d, bool in_parameter_list) {
-  uint32_t vector = 1;
-  while (token_.kind == TokenKind::kDirective) {
-    const Token at = Take();
-    ConstantValue value;
-    if (at.text == ".align") {
-      if (!ConstantExpression(&value)) return false;
-      if (value.bits == 0 || (value.bits & (value.bits - 1)) != 0 || value.bits > 1024)
-        return Fail(at, "alignment must be a power of two up to 1024");
-      d->alignment = static_cast<uint32_t>(value.bits);
-    } else if (at.text == ".v2" || at.text == ".v4") {
-      vector = at.text == ".v2" ? 2 : 4;
-    } else if (in_parameter_list && at.text == ".ptr") {
-      if (TakeIf(".shared"))
-        d->pointer_space = Space::kShared;
-      else if (TakeIf(".global") || TakeIf(".const") || TakeIf(".local") || TakeIf(".generic"))
-        d->pointer_space = Space::kGlobal;
-      if (TakeIf(".align") && !ConstantExpression(&value)) return false;
-    } else if (TypeNamed(at.text) != Type::kNone) {
-      if (d->type != Type::kNone) return Fail(at, "a second type '" + std::string(at.text) + "'");
-      d->type = TypeNamed(at.text);
-    } else {
-      return Fail(at, "unknown directive '" + std::string(at.text) + "'");
-    }
-  }
-  if (d->type == Type::kNone) return Fail(token_, "expected a type");
-  if (!TakeName(&d->name, "a name")) return false;
-  if (TakeIf("<")) {
-    ConstantValue value;
-    if (!ConstantExpression(&value) || !Expect(">")) return false;
-    if (value.kind != TokenKind::kInteger || value.bits > (1u << 24)) return Fail(d->name, "too many registers");
-    d->count = static_cast<uint32_t>(value.bits);
-  }
-  const uint64_t element = uint64_t{SizeOf(d->type)} * vector;
-  d->alignment = std::max(d->alignment, static_cast<uint32_t>(element));
-  while (TakeIf("[")) {
-    d->is_array = true;
-    if (TakeIf("]")) {
-      d->unsized = true;
-      continue;
-    }
-    ConstantValue value;
-    if (!ConstantExpression(&value) || !Expect("]")) return false;
-    if (value.kind != TokenKind::kInteger || value.bits > kMaximumVariable ||
-        d->elements * value.bits > kMaximumVariable) {
-      return Fail(d->name, "variable '" + std::string(d->name.text) + "' is too large");
-    }
-    d->elements *= value.bits;
-  }
-  d->bytes = d->unsized ? 0 : d->elements * element;
-  if (d->bytes > kMaximumVariable) return Fail(d->name, "variable '" + std::string(d->name.text) + "' is too large");
-  return !failed_;
-}
-
 bool Parser::SkipDebugDirective() {
   const Token at = Take();
   const int line = at.line;
@@ -258,131 +203,10 @@ bool Parser::Target() {
   return !failed_;
 }
 
-bool Parser::IsExternVariable(const std::string& name) const { return extern_variables_.count(name) != 0; }
-
-uint32_t Parser::AddShared(const Declaration& d, bool dynamic) {
-  SharedVariable variable;
-  variable.name = std::string(d.name.text);
-  variable.bytes = dynamic ? 0 : static_cast<uint32_t>(d.bytes);
-  variable.alignment = d.alignment;
-  variable.dynamic = dynamic;
-  shared_.push_back(std::move(variable));
-  return static_cast<uint32_t>(shared_.size() - 1);
-}
-
 void Parser::NoteCall(uint32_t function, const Token& where) {
   for (const auto& call : calls_)
     if (call.first == function) return;
   calls_.emplace_back(function, where);
-}
-
-bool Parser::InitialElement(Type type, uint64_t offset, Global* global) {
-  const uint32_t size = SizeOf(type);
-  const Token at = token_;
-  uint64_t bits = 0;
-  if (at.kind == TokenKind::kIdentifier) {
-    Token name = Take();
-    const bool generic = name.text == "generic" && TakeIf("(");
-    if (generic && (!TakeName(&name, "a variable") || !Expect(")"))) return false;
-    if (TakeIf("+")) {
-      ConstantValue addend;
-      if (!ConstantExpression(&addend, 5)) return false;
-      bits = addend.bits;
-    }
-    if (global_names_.count(std::string(name.text)) == 0)
-      return Fail(name, "unknown variable '" + std::string(name.text) + "' in an initialiser");
-    if (size != 8) return Fail(at, "an address needs a 64-bit element");
-    global->address_of.emplace_back(offset, std::string(name.text));
-  } else {
-    ConstantValue value;
-    if (!ConstantExpression(&value)) return false;
-    bits = value.bits;
-    if (IsFloat(type)) {
-      double real = 0;
-      float single = 0;
-      if (value.kind == TokenKind::kFloat)
-        std::memcpy(&real, &bits, sizeof real);
-      else if (value.kind == TokenKind::kFloat32)
-        std::memcpy(&single, &bits, sizeof single), real = single;
-      else
-        real = static_cast<double>(static_cast<int64_t>(bits));
-      if (type == Type::kF64) {
-        std::memcpy(&bits, &real, sizeof real);
-      } else if (type == Type::kF32) {
-        single = static_cast<float>(real);
-        bits = 0;
-        std::memcpy(&bits, &single, sizeof single);
-      } else {
-        return Fail(at, "initialise halves as .b16");
-      }
-    } else if (value.kind == TokenKind::kFloat) {
-      return Fail(at, "an integer is expected here");
-    }
-  }
-  global->initial.resize(std::max<size_t>(global->initial.size(), offset + size));
-  std::memcpy(&global->initial[offset], &bits, size);
-  return !failed_;
-}
-
-bool Parser::Initialiser(const Declaration& d, Global* global) {
-  const uint32_t size = SizeOf(d.type);
-  if (size == 0) return Fail(d.name, "this type cannot be initialised");
-  if (!token_.Is("{")) return InitialElement(d.type, 0, global);
-  uint64_t offset = 0;
-  int open = 0;
-  for (;;) {
-    if (TakeIf("{")) {
-      if (++open > 8) return Fail(token_, "initialiser nested too deeply");
-    } else if (TakeIf("}")) {
-      if (--open == 0) break;
-    } else if (TakeIf(",")) {
-      continue;
-    } else {
-      if (!d.unsized && offset + size > d.bytes)
-        return Fail(token_, "more values than '" + std::string(d.name.text) + "' has elements");
-      if (!InitialElement(d.type, offset, global)) return false;
-      offset += size;
-    }
-    if (failed_) return false;
-  }
-  if (d.unsized) global->size = offset;
-  return true;
-}
-
-bool Parser::Variable(Space space, bool is_extern) {
-  do {
-    Declaration d;
-    if (!Declare(&d, false)) return false;
-    if (d.type == Type::kPred || d.count != 0) return Fail(d.name, "not a variable of memory");
-    const std::string name(d.name.text);
-    if (global_names_.count(name) + shared_names_.count(name) + function_names_.count(name) != 0) {
-      return Fail(d.name, "'" + name + "' is declared twice");
-    }
-    if (space == Space::kShared) {
-      if (d.bytes > kMaximumShared) return Fail(d.name, "'" + name + "' is larger than a block's shared memory");
-      if (d.unsized && !is_extern) return Fail(d.name, "only an extern shared array has no size");
-      shared_names_[name] = AddShared(d, is_extern);
-      continue;
-    }
-    Global global;
-    global.name = name;
-    global.size = d.bytes;
-    global.alignment = d.alignment;
-    global.constant = space == Space::kConst;
-    if (is_extern) {
-      extern_variables_[name] = true;
-      continue;
-    }
-    if (TakeIf("=")) {
-      if (!Initialiser(d, &global)) return false;
-    } else if (d.unsized) {
-      return Fail(d.name, "'" + name + "' has neither a size nor values");
-    }
-    extern_variables_.erase(name);
-    global_names_[name] = static_cast<uint32_t>(module_->globals_.size());
-    module_->globals_.push_back(std::move(global));
-  } while (TakeIf(","));
-  return Expect(";");
 }
 
 bool Parser::ParameterList(std::vector<Parameter>* parameters, uint32_t* offset, bool entry) {

@@ -251,10 +251,11 @@ class Interpreter {
     const uint64_t threads = uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
     const double blocks = static_cast<double>(launch.grid[0]) * launch.grid[1] * launch.grid[2];
     if (function.program == nullptr || !function.is_entry || threads == 0 || threads > 1024 || blocks == 0 ||
-        blocks > 9e18 || uint64_t{function.static_shared_bytes} + launch.dynamic_shared_bytes > kMaximumSharedBytes) {
+        !(launch.clock_hz > 0) || blocks > 9e18 ||
+        uint64_t{function.static_shared_bytes} + launch.dynamic_shared_bytes > kMaximumSharedBytes) {
       out.fault = FaultKind::kLaunchFailed;
       out.fault_detail =
-          "function '" + function.name + "': not a kernel, or a grid, block or shared size that no GPU can run";
+          "function '" + function.name + "': not a kernel, or a grid, block, shared size or clock that no GPU has";
       return out;
     }
     Runner runner(function, launch, memory, budget);

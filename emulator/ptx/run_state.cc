@@ -51,11 +51,11 @@ void RunState::Fail(FaultKind kind, uint64_t address, std::string detail) {
 uint8_t* RunState::Miss(uint64_t address, uint32_t size, bool write, bool bypass) {
   if (address + size < address) return nullptr;
   // Making room for a write may give the page new backing: what reads remembered is then no longer the memory.
-  if (write) reads_.fill(Entry());
+  if (write) ++epoch_;
   const uint64_t page = address >> kPageShift;
   if (!bypass && ((address + size - 1) >> kPageShift) == page) {
     if (uint8_t* host = memory->Translate(page << kPageShift, kPageBytes, write)) {
-      (write ? writes_ : reads_)[page % kEntries] = Entry{page, host};
+      (write ? writes_ : reads_)[page % kEntries] = Entry{page, epoch_, host};
       return host + (address & (kPageBytes - 1));
     }
   }

@@ -64,7 +64,8 @@ struct RunState {
   uint8_t* Translate(uint64_t address, uint32_t size, bool write, bool bypass) {
     const uint64_t page = address >> kPageShift;
     Entry& entry = (write ? writes_ : reads_)[page % kEntries];
-    if (!bypass && entry.page == page && ((address + size - 1) >> kPageShift) == page) {
+    if (!bypass && entry.page == page && entry.epoch >= (write ? 0 : epoch_) &&
+        ((address + size - 1) >> kPageShift) == page) {
       return entry.host + (address & (kPageBytes - 1));
     }
     return Miss(address, size, write, bypass);
@@ -75,11 +76,13 @@ struct RunState {
  private:
   struct Entry {
     uint64_t page = ~uint64_t{0};
+    uint64_t epoch = 0;
     uint8_t* host = nullptr;
   };
   static constexpr size_t kEntries = 512;
   uint8_t* Miss(uint64_t address, uint32_t size, bool write, bool bypass);
   std::array<Entry, kEntries> reads_, writes_;
+  uint64_t epoch_ = 0;  // of reads: what was remembered before the last new place for writes is not used
 };
 
 }  // namespace mete::emulator::ptx
