@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "gpu/embedded.h"
 
 namespace mete::gpu {
@@ -104,6 +105,15 @@ TEST(Promises, RefusesTablesThatAreNotWhole) {
     const auto table = PromiseTable::Parse(edited);
     ASSERT_FALSE(table.ok()) << test.to;
     EXPECT_THAT(Message(table.status()), HasSubstr(test.message));
+  }
+}
+
+TEST(Promises, TheDocumentationSaysTheSame) {
+  const auto page = ReadFile(std::string(METE_DOCS_FOLDER) + "/promises.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  for (Promise promise : Promises()) {
+    const std::string& meaning = PromiseTable::BuiltIn().Note(promise).meaning;
+    EXPECT_THAT(*page, HasSubstr(fmt::format("| `{}` | {}", Name(promise), meaning.substr(0, meaning.find(':')))));
   }
 }
 
