@@ -134,10 +134,10 @@ class Demo:
     # -- with mete -----------------------------------------------------------------------------------------------
     def with_mete(self):
         chapter("With mete: A asks for 8 GiB and 30 %, B for 20 GiB and 70 %")
-        self.run("mete", "share", "create", "--name", "A", "--memory", "8GiB", "--compute", "30%")
-        self.run("mete", "share", "create", "--name", "B", "--memory", "20GiB", "--compute", "70%")
+        self.run("mete", "share", "create", "--name", "a", "--memory", "8GiB", "--compute", "30%")
+        self.run("mete", "share", "create", "--name", "b", "--memory", "20GiB", "--compute", "70%")
         say(self.run("mete", "share", "list").stdout.rstrip())
-        a, b = ("mete", "run", "--share", "A", "--"), ("mete", "run", "--share", "B", "--")
+        a, b = ("mete", "run", "--share", "a", "--"), ("mete", "run", "--share", "b", "--")
 
         hog = self.hog(*a)
         say(f"  A hog in A gets {hog['bytes'] / GIB:.2f} GiB, then: {hog['error']}.")
@@ -149,7 +149,7 @@ class Demo:
         child.wait()
         self.row("memory-quota", "B: 20 GiB, beside A's hog", f"{hog['bytes'] / GIB:.2f} GiB, then out of memory", 0.95 * 20 * GIB < hog["bytes"] <= 20 * GIB)
 
-        over = self.run("mete", "share", "create", "--name", "C", "--memory", "20GiB", check=False)
+        over = self.run("mete", "share", "create", "--name", "c", "--memory", "20GiB", check=False)
         say("  A third tenant asks for 20 GiB: " + over.stderr.strip().splitlines()[-1])
         self.row("no overcommitment", "C: 20 GiB", "refused" if over.returncode == 3 else f"exit {over.returncode}", over.returncode == 3)
 
@@ -161,8 +161,8 @@ class Demo:
         part = self.side_by_side("A alone: a cap holds although the GPU is free", ((*a, *self.load()), None))
         say(f"    A {part[0]:.1f} %")
         self.row("compute-cap", "A: 30 %, alone", f"{part[0]:.1f} %", abs(part[0] - 30) <= 5)
-        self.run("mete", "share", "release", "A")
-        self.run("mete", "share", "release", "B")
+        self.run("mete", "share", "release", "a")
+        self.run("mete", "share", "release", "b")
 
     def table(self):
         mark = "emulated" if self.emulated else "measured on this GPU"
