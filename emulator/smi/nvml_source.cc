@@ -15,23 +15,24 @@ namespace {
 using nvml::abi::nvmlDevice_t;
 using nvml::abi::nvmlReturn_t;
 
-#define SMI_CALLS(X)                                                                                                \
-  X(nvmlInit_v2)                                                                                                    \
-  X(nvmlShutdown)                                                                                                   \
-  X(nvmlErrorString) X(nvmlSystemGetDriverVersion) X(nvmlSystemGetCudaDriverVersion_v2) X(nvmlSystemGetProcessName) \
-      X(nvmlDeviceGetCount_v2) X(nvmlDeviceGetHandleByIndex_v2) X(nvmlDeviceGetName) X(nvmlDeviceGetUUID)           \
-          X(nvmlDeviceGetSerial) X(nvmlDeviceGetPciInfo_v3) X(nvmlDeviceGetCudaComputeCapability)                   \
-              X(nvmlDeviceGetMemoryInfo) X(nvmlDeviceGetMemoryInfo_v2) X(nvmlDeviceGetUtilizationRates)             \
-                  X(nvmlDeviceGetTemperature) X(nvmlDeviceGetPowerUsage) X(nvmlDeviceGetPowerManagementLimit)       \
-                      X(nvmlDeviceGetPowerManagementDefaultLimit) X(nvmlDeviceGetEnforcedPowerLimit)                \
-                          X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetMaxClockInfo)                                    \
-                              X(nvmlDeviceGetCurrPcieLinkGeneration) X(nvmlDeviceGetMaxPcieLinkGeneration)          \
-                                  X(nvmlDeviceGetCurrPcieLinkWidth) X(nvmlDeviceGetMaxPcieLinkWidth)                \
-                                      X(nvmlDeviceGetPerformanceState) X(nvmlDeviceGetComputeMode)                  \
-                                          X(nvmlDeviceSetComputeMode) X(nvmlDeviceGetPersistenceMode)               \
-                                              X(nvmlDeviceGetDisplayMode) X(nvmlDeviceGetDisplayActive)             \
-                                                  X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors)            \
-                                                      X(nvmlDeviceGetMigMode)                                       \
+#define SMI_CALLS(X)                                                                                          \
+  X(nvmlInit_v2)                                                                                              \
+  X(nvmlShutdown)                                                                                             \
+  X(nvmlErrorString)                                                                                          \
+  X(nvmlSystemGetDriverVersion) X(nvmlSystemGetCudaDriverVersion_v2) X(nvmlSystemGetProcessName)              \
+      X(nvmlDeviceGetCount_v2) X(nvmlDeviceGetHandleByIndex_v2) X(nvmlDeviceGetName) X(nvmlDeviceGetUUID)     \
+          X(nvmlDeviceGetSerial) X(nvmlDeviceGetPciInfo_v3) X(nvmlDeviceGetCudaComputeCapability)             \
+              X(nvmlDeviceGetMemoryInfo) X(nvmlDeviceGetMemoryInfo_v2) X(nvmlDeviceGetUtilizationRates)       \
+                  X(nvmlDeviceGetTemperature) X(nvmlDeviceGetPowerUsage) X(nvmlDeviceGetPowerManagementLimit) \
+                      X(nvmlDeviceGetPowerManagementDefaultLimit) X(nvmlDeviceGetEnforcedPowerLimit)          \
+                          X(nvmlDeviceGetClockInfo) X(nvmlDeviceGetMaxClockInfo)                              \
+                              X(nvmlDeviceGetCurrPcieLinkGeneration) X(nvmlDeviceGetMaxPcieLinkGeneration)    \
+                                  X(nvmlDeviceGetCurrPcieLinkWidth) X(nvmlDeviceGetMaxPcieLinkWidth)          \
+                                      X(nvmlDeviceGetPerformanceState) X(nvmlDeviceGetComputeMode)            \
+                                          X(nvmlDeviceSetComputeMode) X(nvmlDeviceGetPersistenceMode)         \
+                                              X(nvmlDeviceGetDisplayMode) X(nvmlDeviceGetDisplayActive)       \
+                                                  X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors)      \
+                                                      X(nvmlDeviceGetMigMode)                                 \
                                                           X(nvmlDeviceGetComputeRunningProcesses_v3)
 
 struct Calls {

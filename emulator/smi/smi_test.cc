@@ -170,8 +170,7 @@ TEST(SmiTest, TheTableHasItsShape) {
       text, HasSubstr("|   0  NVIDIA A100-SXM4-40GB          On  |   00000000:07:00.0 Off |                    0 |\n"
                       "| N/A   33C    P0             48W /  400W |     512MiB /  40960MiB |     37%   E. Process |\n"));
   EXPECT_THAT(
-      text,
-      HasSubstr("|    0   N/A  N/A             4242      C   /usr/bin/train                         434MiB |\n"));
+      text, HasSubstr("|    0   N/A  N/A             4242      C   /usr/bin/train                         434MiB |\n"));
   EXPECT_THAT(text, HasSubstr("...g/path/to/a/program/named/serve"));
   EXPECT_THAT(Table(source.node, {1}, ""), HasSubstr("No running processes found"));
   EXPECT_THAT(Smi("").text, HasSubstr("emulated"));

@@ -69,8 +69,7 @@ void Tracker::Close(Process& p, Track& track) {
   if (!track.events.empty()) {
     event = track.events.back();
     track.events.pop_back();
-  } else if (driver.cuEventCreate == nullptr ||
-             driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC) != CUDA_SUCCESS) {
+  } else if (driver.cuEventCreate == nullptr || driver.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC) != CUDA_SUCCESS) {
     event = nullptr;
   }
   if (event != nullptr && Record(track, event) == CUDA_SUCCESS) {
@@ -84,26 +83,26 @@ void Tracker::Close(Process& p, Track& track) {
   track.busy.store(!track.pending.empty(), std::memory_order_relaxed);
 }
 
-void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t now, bool alone) {
-  if (count == 0) return;
-  const uint64_t from = std::max(track.pending.front().began, track.last_done);
-  const uint64_t took = now > from ? now - from : 1;
-  uint64_t cost = 0;
-  for (size_t i = 0; i < count; ++i) cost += track.pending[i].cost;
+void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed, bool alone) {
   for (size_t i = 0; i < count; ++i) {
-    const Batch& batch = track.pending.front();
-    if (batch.key != 0 && batch.launches != 0 && cost != 0) {
-      const auto each = static_cast<double>(took) * static_cast<double>(batch.cost) / static_cast<double>(cost);
+    const Batch batch = track.pending.front();
+    track.pending.pop_front();
+    uint64_t done = noticed;
+    if (batch.event != nullptr) {
+      CUevent spare;
+      done = track.timeline.Date(batch.event, noticed, &spare);
+      if (spare != nullptr) track.events.push_back(spare);
+    }
+    const uint64_t from = std::max(batch.began, track.last_done);
+    if (batch.key != 0 && batch.launches != 0) {
+      const uint64_t one = (done > from ? done - from : 1) / batch.launches;
       // Company stretches the time, never shortens it: what is shorter than believed is true all the same.
-      const auto one = static_cast<uint64_t>(each / batch.launches);
       const uint64_t believed = costs_.Predict(batch.key);
       if (alone || believed == 0 || one < believed) costs_.Learn(batch.key, one);
     }
-    if (batch.event != nullptr) track.events.push_back(batch.event);
-    Finish(p, batch, now);
-    track.pending.pop_front();
+    track.last_done = std::max(done, track.last_done);
+    Finish(p, batch, done);
   }
-  track.last_done = now;
   track.busy.store(track.open || !track.pending.empty(), std::memory_order_relaxed);
 }
 
@@ -239,6 +238,7 @@ void Tracker::ContextGoing(CUcontext context) {
       for (const Batch& batch : track->pending) leaving_.push_back({context, batch});
       track->pending.clear();
       track->events.clear();  // they go with the context
+      track->timeline.Forget();
       track->busy.store(false, std::memory_order_relaxed);
     }
     Forget(*track);

@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint64_t kBatchNs = 50'000;  // predicted cost of a batch, at most, if it is more than one launch
 constexpr uint32_t kBatchLaunches = 16;
-constexpr uint64_t kUnknownNs = 100'000;  // assumed for a launch never seen before: alone in its batch, so it is learnt
 
 struct RememberedTrack {
   CUcontext context;
@@ -70,6 +69,10 @@ Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bo
     if (track == nullptr) return nullptr;
     {
       std::lock_guard track_lock(track->mutex);
+      if (track->context != context) {  // its events stay with the context that they belong to
+        track->events.clear();
+        track->timeline.Forget();
+      }
       track->stream = per_thread ? reinterpret_cast<CUstream>(2) : stream;
       track->context = context;
       track->per_thread = per_thread;
@@ -105,7 +108,7 @@ CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& t
   for (;;) {
     if (track.open) Close(p, track);
     Reap(p, track);
-    const uint64_t each = cost == 0 ? kUnknownNs : cost;
+    const uint64_t each = cost == 0 ? ledger::kUnknownNs : cost;
     const uint64_t fit = each >= kBatchNs || cost == 0 ? 1 : kBatchNs / each;
     const auto launches = static_cast<uint32_t>(fit < kBatchLaunches ? fit : kBatchLaunches);
     const uint64_t now = Now();
@@ -177,7 +180,7 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
     return result;
   }
   const uint64_t cost = costs_.Predict(key);
-  const uint64_t counted = cost == 0 ? kUnknownNs : cost;
+  const uint64_t counted = cost == 0 ? ledger::kUnknownNs : cost;
   if (batch.launches != 0 && batch.key != key) batch.key = 0;
   if (batch.launches == 0) batch.key = key;
   ++batch.launches;

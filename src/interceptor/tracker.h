@@ -21,6 +21,7 @@
 #include "interceptor/cost.h"
 #include "interceptor/cuda_api.h"
 #include "interceptor/sharded_map.h"
+#include "interceptor/timeline.h"
 #include "ledger/layout.h"
 
 namespace mete::interceptor {
@@ -59,7 +60,8 @@ struct Track {
   uint32_t launches_left = 0;
   uint64_t cost_left = 0;
   uint64_t last_id = 0;
-  uint64_t last_done = 0;  // when the last batch was seen to be complete
+  uint64_t last_done = 0;  // when the last batch was complete
+  Timeline timeline;
   std::deque<Batch> pending;
   std::vector<CUevent> events;  // spare ones of this context
 };
@@ -108,7 +110,7 @@ class Tracker {
   CUresult Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& track, const ledger::View& view, uint64_t key);
   void Close(Process& p, Track& track);  // with its lock and context: records the event
   void Reap(Process& p, Track& track);   // with its lock: what is complete is finished
-  void FinishFirst(Process& p, Track& track, size_t count, uint64_t now, bool alone);
+  void FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed, bool alone);
   void Finish(Process& p, const Batch& batch, uint64_t now);
   void Forget(Track& track);  // with the list's lock
   void WakeHelper(Process& p);

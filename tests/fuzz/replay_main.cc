@@ -28,9 +28,15 @@ Input Mutate(const Input& seed, std::mt19937_64& random) {
     const size_t at = out.empty() ? 0 : random() % out.size();
     switch (random() % 4) {
       case 0: out.insert(out.begin() + static_cast<long>(at), static_cast<uint8_t>(random())); break;
-      case 1: if (!out.empty()) out.erase(out.begin() + static_cast<long>(at)); break;
-      case 2: if (!out.empty()) out[at] = static_cast<uint8_t>(random()); break;
-      default: if (!out.empty()) out[at] ^= static_cast<uint8_t>(1u << (random() % 8)); break;
+      case 1:
+        if (!out.empty()) out.erase(out.begin() + static_cast<long>(at));
+        break;
+      case 2:
+        if (!out.empty()) out[at] = static_cast<uint8_t>(random());
+        break;
+      default:
+        if (!out.empty()) out[at] ^= static_cast<uint8_t>(1u << (random() % 8));
+        break;
     }
   }
   return out;
@@ -58,6 +64,7 @@ int main(int argc, char** argv) {
     const Input input = Mutate(corpus[random() % corpus.size()], random);
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
-  std::printf("%zu corpus inputs, %ld mutations, seed %llu\n", corpus.size(), runs, static_cast<unsigned long long>(kSeed));
+  std::printf("%zu corpus inputs, %ld mutations, seed %llu\n", corpus.size(), runs,
+              static_cast<unsigned long long>(kSeed));
   return 0;
 }

@@ -5,8 +5,10 @@ __kernel void collatz(__global const ulong* start, __global uint* steps, uint n)
   ulong value = start[i];
   uint count = 0;
   while (value != 1) {
-    if (value % 2 == 0) value /= 2;
-    else value = 3 * value + 1;
+    if (value % 2 == 0)
+      value /= 2;
+    else
+      value = 3 * value + 1;
     ++count;
   }
   steps[i] = count;

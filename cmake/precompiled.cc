@@ -1,0 +1,1 @@
+// Compiles nothing: it carries the precompiled headers that cmake/MeteTargets.cmake describes.
