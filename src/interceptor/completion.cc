@@ -51,6 +51,11 @@ bool Complete(CUevent event) {
   return result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT;  // a failed context runs nothing
 }
 
+void Moment() {
+  const timespec moment{0, 1'000'000};
+  nanosleep(&moment, nullptr);
+}
+
 void* RunHelper(void* argument) {
   auto* p = static_cast<Process*>(argument);
   p->tracker.HelperLoop(*p);
@@ -63,8 +68,7 @@ void Tracker::Finish(Process& p, const Batch& batch, uint64_t now) {
   if (ledger::Finish(batch.view, 1, batch.predicted, now)) Ring(*p.attachment.load(std::memory_order_acquire));
 }
 
-void Tracker::Close(Process& p, Track& track) {
-  track.open = false;
+CUevent Tracker::SpareEvent(Track& track) {
   CUevent event = nullptr;
   if (!track.events.empty()) {
     event = track.events.back();
@@ -72,6 +76,23 @@ void Tracker::Close(Process& p, Track& track) {
   } else if (driver.cuEventCreate == nullptr || driver.cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC) != CUDA_SUCCESS) {
     event = nullptr;
   }
+  return event;
+}
+
+void Tracker::StartTimeline(Track& track) {
+  CUevent event = SpareEvent(track);
+  const uint64_t now = Now();
+  if (event == nullptr) return;
+  if (Record(track, event) == CUDA_SUCCESS) {
+    track.timeline.Start(event, now);
+  } else {
+    track.events.push_back(event);
+  }
+}
+
+void Tracker::Close(Process& p, Track& track) {
+  track.open = false;
+  CUevent event = SpareEvent(track);
   if (event != nullptr && Record(track, event) == CUDA_SUCCESS) {
     track.current.event = event;
     track.pending.push_back(track.current);
@@ -90,7 +111,8 @@ void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t notic
     uint64_t done = noticed;
     if (batch.event != nullptr) {
       CUevent spare;
-      done = track.timeline.Date(batch.event, noticed, &spare);
+      const uint64_t least = batch.began + batch.launches * costs_.Predict(batch.key) / 8 * 7;
+      done = track.timeline.Date(batch.event, least, noticed, &spare);
       if (spare != nullptr) track.events.push_back(spare);
     }
     const uint64_t from = std::max(batch.began, track.last_done);
@@ -285,7 +307,11 @@ uint64_t Tracker::LookAfter(Process& p) {
       const uint64_t now = Now();
       const Batch& first = track->pending.front();
       const uint64_t expected = std::max(first.began, track->last_done) + first.cost;
-      const uint64_t wait = expected > now ? expected - now : (now - expected) / 8;
+      // A cost learnt from late notices would confirm itself if nobody ever looked earlier: the first look comes an
+      // eighth before it is expected, the next ones in steps of a part of it, and wider ones once it is overdue.
+      const uint64_t early = expected - first.cost / 8;
+      const uint64_t overdue = now > expected ? now - expected : 0;
+      const uint64_t wait = early > now ? early - now : std::max(first.cost / 16, overdue / 8);
       next = std::min(next, now + std::clamp(wait, kSoonestNs, kLatestNs));
     } else if (track->open) {
       next = std::min(next, Now() + kSoonestNs);
@@ -357,8 +383,7 @@ void Tracker::Quiesce() {
   for (int i = 0; i < 100; ++i) {
     std::unique_lock round(round_, std::try_to_lock);
     if (round.owns_lock()) return;
-    const timespec moment{0, 1'000'000};
-    nanosleep(&moment, nullptr);
+    Moment();
   }
 }
 

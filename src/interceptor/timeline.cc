@@ -10,7 +10,12 @@ constexpr uint64_t kDriftNs = 20'000;         // what the clocks may part in tha
 
 }  // namespace
 
-uint64_t Timeline::Date(CUevent event, uint64_t noticed_ns, CUevent* spare) {
+void Timeline::Start(CUevent event, uint64_t recorded_ns) {
+  origin_ = event;
+  origin_ns_ = recorded_ns;
+}
+
+uint64_t Timeline::Date(CUevent event, uint64_t least_ns, uint64_t noticed_ns, CUevent* spare) {
   *spare = event;
   float ms = 0;
   if (origin_ == nullptr || driver.cuEventElapsedTime == nullptr ||
@@ -23,6 +28,10 @@ uint64_t Timeline::Date(CUevent event, uint64_t noticed_ns, CUevent* spare) {
   }
   const auto elapsed = static_cast<uint64_t>(static_cast<double>(ms) * 1e6);
   uint64_t happened = origin_ns_ + elapsed;
+  if (happened < least_ns && least_ns <= noticed_ns) {
+    origin_ns_ += least_ns - happened;
+    happened = least_ns;
+  }
   if (happened > noticed_ns) {
     origin_ns_ -= happened - noticed_ns < origin_ns_ ? happened - noticed_ns : origin_ns_;
     happened = noticed_ns;

@@ -17,9 +17,13 @@ namespace mete::interceptor {
 
 class Timeline {
  public:
+  bool Started() const { return origin_ != nullptr; }
+  // `event` was recorded on the idle stream just after `recorded_ns`; it is the timeline's now.
+  void Start(CUevent event, uint64_t recorded_ns);
+
   // When `event`, complete and noticed at `noticed_ns`, happened: at most noticed_ns; noticed_ns where the driver
   // cannot tell. `*spare` is an event to be used again: this one, the former origin, or null if this one was kept.
-  uint64_t Date(CUevent event, uint64_t noticed_ns, CUevent* spare);
+  uint64_t Date(CUevent event, uint64_t least_ns, uint64_t noticed_ns, CUevent* spare);
 
   // The context and its events are gone.
   void Forget() { origin_ = nullptr; }

@@ -167,6 +167,7 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
   Track* track = Find(place.context, stream, per_thread, true);
   if (track == nullptr) return kOutOfMemory;
   std::unique_lock lock(track->mutex);
+  if (!track->timeline.Started()) StartTimeline(*track);
   const CUresult entered = Enter(p, lock, *track, place.view, key);
   if (entered != CUDA_SUCCESS) return entered;
   const CUresult result = launch(argument);

@@ -108,6 +108,8 @@ class Tracker {
   Track* Find(CUcontext context, CUstream stream, bool per_thread, bool create);
   bool Capturing(CUstream stream, bool per_thread) const;
   CUresult Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& track, const ledger::View& view, uint64_t key);
+  CUevent SpareEvent(Track& track);
+  void StartTimeline(Track& track);      // with its lock and context, nothing of it in flight
   void Close(Process& p, Track& track);  // with its lock and context: records the event
   void Reap(Process& p, Track& track);   // with its lock: what is complete is finished
   void FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed, bool alone);
