@@ -29,8 +29,9 @@ inline uint16_t HalfOfDouble(double v) {
   if (std::isnan(v)) return 0x7fff;
   const double a = std::fabs(v);
   if (std::isinf(v)) return static_cast<uint16_t>(sign | 0x7c00);
+  if (a == 0) return sign;
   int exponent = 0;
-  if (a != 0) std::frexp(a, &exponent);
+  std::frexp(a, &exponent);
   const int scale = exponent - 11 < -24 ? -24 : exponent - 11;  // value of the last bit of the result
   const double steps = std::nearbyint(std::ldexp(v, -scale));   // signed, so that directed rounding keeps its direction
   const double magnitude = std::fabs(steps);

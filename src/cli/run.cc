@@ -123,7 +123,9 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
   Options options;
   app.add_option("--share", options.share, "In this share, made by 'mete share create' or by another run")
       ->option_text("NAME");
-  app.add_option("--name", options.name, "Name of the share that is made (else one is found)")->option_text("NAME");
+  app.add_option("--name", options.name, "Name of the share that is made (else one is found)")
+      ->option_text("NAME")
+      ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   options.request.AddTo(app);
   app.add_option("--status-file", options.status_file, "Write how it ended into this file, as JSON")
       ->option_text("FILE");

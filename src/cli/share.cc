@@ -153,7 +153,9 @@ StatusOr<int> Create(const std::vector<std::string>& words) {
   share::Command command;
   command.op = share::Op::kMake;
   command.id = share::RandomId();
-  app.add_option("--name", command.request.share, "Its name (else one is found)")->option_text("NAME");
+  app.add_option("--name", command.request.share, "Its name (else one is found)")
+      ->option_text("NAME")
+      ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   RequestOptions request;
   request.AddTo(app);
   METE_ASSIGN_OR_RETURN(const bool go, ParseWords(app, "share create", words));

@@ -67,7 +67,7 @@ def two_nodes_up_and_none_named():
         world.ok("emulate", "up", "--gpus", "T4", "--dir", other)
         done = world.mete("inventory")
         require(done.returncode == 2 and str(other) in done.stderr and str(world.node) in done.stderr, "does not list both nodes", done.stderr)
-        world.ok("--driver-root", str(other), "inventory")
+        world.ok("inventory", "--driver-root", str(other))
         world.ok("emulate", "down", "--dir", other)
         require(not other.exists(), "down left the node's folder")
 
@@ -94,8 +94,7 @@ def scribbled_book_is_said_and_nothing_is_lost():
     with World("T4") as world:
         world.ok("share", "create", "--name", "kept", "--memory", "1GiB")
         world.ok("share", "release", "kept")
-        until(lambda: [p for p in world.processes()] and True or True, "settled")
-        books = list((world.folder / "state").rglob("*.db")) + list((world.folder / "state").rglob("*.sqlite"))
+        books = list((world.folder / "state").rglob("book.sqlite"))
         require(books, "no book found", *(world.folder / "state").rglob("*"))
         until(lambda: not any("_broker" in pathlib.Path(f"/proc/{p}/cmdline").read_text() for p in world.processes() if pathlib.Path(f"/proc/{p}/cmdline").exists()), "the broker has ended", 60)
         for book in books:
@@ -112,7 +111,7 @@ def scribbled_book_is_said_and_nothing_is_lost():
 def book_schema_is_a_real_database():
     with World("T4") as world:
         world.ok("share", "create", "--name", "kept", "--memory", "1GiB")
-        books = list((world.folder / "state").rglob("*.db"))
+        books = list((world.folder / "state").rglob("book.sqlite"))
         with sqlite3.connect(f"file:{books[0]}?mode=ro", uri=True) as book:
             require(book.execute("pragma journal_mode").fetchone()[0] == "wal", "the book is not in WAL mode")
         world.ok("share", "release", "kept")

@@ -88,7 +88,7 @@ def random_kills_of_tenants_and_broker():
 
 def used(world, name):
     share = world.json("share", "show", name)
-    return sum(gpu["memory_used"] for gpu in share["gpus"])
+    return sum(gpu["used_bytes"] for gpu in share["gpus"])
 
 
 def survivor_pid(world, survivor):
