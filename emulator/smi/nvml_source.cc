@@ -15,6 +15,8 @@ namespace {
 using nvml::abi::nvmlDevice_t;
 using nvml::abi::nvmlReturn_t;
 
+// A list that clang-format never settles on.
+// clang-format off
 #define SMI_CALLS(X)                                                                                          \
   X(nvmlInit_v2)                                                                                              \
   X(nvmlShutdown)                                                                                             \
@@ -34,6 +36,7 @@ using nvml::abi::nvmlReturn_t;
                                                   X(nvmlDeviceGetEccMode) X(nvmlDeviceGetTotalEccErrors)      \
                                                       X(nvmlDeviceGetMigMode)                                 \
                                                           X(nvmlDeviceGetComputeRunningProcesses_v3)
+// clang-format on
 
 struct Calls {
 #define SMI_MEMBER(name) decltype(&nvml::abi::name) name = nullptr;
