@@ -46,7 +46,7 @@ struct Module : Handle {
 // What a launch was found to cost, for launches like it.
 struct KnownCost {
   KernelCost cost;
-  uint64_t uses = 0, next_sample = 64;
+  uint64_t uses = 0, next_sample = 1024;
 };
 
 struct Function : Handle {

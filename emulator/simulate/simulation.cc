@@ -202,6 +202,7 @@ void Simulation::Notice(size_t index, StreamId stream) {
     process.predicted_ns += (process.measured ? kLearning : 1) * (learned - process.predicted_ns);
     process.measured = true;
     if (ledger::Finish(process.view, 1, launch.predicted_ns, now_)) Ring();
+    WakeWaiters(process.share, ledger::Relieved(process.view, now_));
   }
   if (process.try_at == UINT64_MAX) PlanTry(index, now_);
 }
@@ -249,12 +250,13 @@ void Simulation::BrokerStep() {
   if (turn.wake_at_ns != UINT64_MAX) WakeBroker(turn.wake_at_ns + Draw(scenario_.broker_wake));
 }
 
-void Simulation::WakeWaiters(uint32_t share) {
-  for (size_t i = 0; i < processes_.size(); ++i) {
+void Simulation::WakeWaiters(uint32_t share, size_t most) {
+  for (size_t i = 0; i < processes_.size() && most > 0; ++i) {
     const Process& process = processes_[i];
     if (process.share != share || !process.waiting) continue;
     const uint64_t at = now_ + Draw(scenario_.waiter_wake);
     if (at < process.try_at) PlanTry(i, at);
+    --most;
   }
 }
 

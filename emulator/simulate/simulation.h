@@ -90,7 +90,7 @@ class Simulation {
   void Ring();
   void WakeBroker(uint64_t at);
   void BrokerStep();
-  void WakeWaiters(uint32_t share);
+  void WakeWaiters(uint32_t share, size_t most = SIZE_MAX);
   void Scripted(size_t index);
   bool Kill(const EventSpec& event);
   void Death(uint32_t share, uint32_t slot);

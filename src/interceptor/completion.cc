@@ -51,6 +51,16 @@ bool Complete(CUevent event) {
   return result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_INVALID_CONTEXT;  // a failed context runs nothing
 }
 
+// Whether nothing but this track's own batches was in flight of the share from its beginning to now: then the time that
+// it took is its own. What another stream or process has in flight stretches it.
+bool Alone(const Track& track, const Batch& batch) {
+  const ledger::View& view = batch.view;
+  return !batch.company &&
+         view.ledger->gpu[view.gpu].finished.load(std::memory_order_relaxed) - batch.finished ==
+             track.finished - batch.track_finished &&
+         ledger::InFlight(*view.ledger, view.gpu) == track.pending.size() + (track.open ? 1 : 0);
+}
+
 void Moment() {
   const timespec moment{0, 1'000'000};
   nanosleep(&moment, nullptr);
@@ -65,7 +75,10 @@ void* RunHelper(void* argument) {
 }  // namespace
 
 void Tracker::Finish(Process& p, const Batch& batch, uint64_t now) {
-  if (ledger::Finish(batch.view, 1, batch.predicted, now)) Ring(*p.attachment.load(std::memory_order_acquire));
+  const ledger::View& view = batch.view;
+  if (ledger::Finish(view, 1, batch.predicted, now)) Ring(*p.attachment.load(std::memory_order_acquire));
+  const uint32_t waiters = ledger::Relieved(view, Now());
+  if (waiters != 0) ledger::FutexWake(view.limits->gpu[view.gpu].window_sequence, static_cast<int>(waiters));
 }
 
 CUevent Tracker::SpareEvent(Track& track) {
@@ -104,9 +117,10 @@ void Tracker::Close(Process& p, Track& track) {
   track.busy.store(!track.pending.empty(), std::memory_order_relaxed);
 }
 
-void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed, bool alone) {
+void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed) {
   for (size_t i = 0; i < count; ++i) {
     const Batch batch = track.pending.front();
+    const bool alone = Alone(track, batch);
     track.pending.pop_front();
     uint64_t done = noticed;
     if (batch.event != nullptr) {
@@ -124,6 +138,7 @@ void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t notic
     }
     track.last_done = std::max(done, track.last_done);
     Finish(p, batch, done);
+    ++track.finished;
   }
   track.busy.store(track.open || !track.pending.empty(), std::memory_order_relaxed);
 }
@@ -132,10 +147,7 @@ void Tracker::Reap(Process& p, Track& track) {
   size_t complete = 0;
   while (complete < track.pending.size() && Complete(track.pending[complete].event)) ++complete;
   if (complete == 0) return;
-  // What another stream or process of the share had in flight stretched the time: nothing to learn from it.
-  const ledger::View& view = track.pending.front().view;
-  const bool alone = ledger::InFlight(*view.ledger, view.gpu) == track.pending.size() + (track.open ? 1 : 0);
-  FinishFirst(p, track, complete, Now(), alone);
+  FinishFirst(p, track, complete, Now());
 }
 
 Tracker::Mark Tracker::Before(Process& p, CUstream stream, bool per_thread) {
@@ -171,9 +183,7 @@ void Tracker::After(Process& p, const Mark& mark, CUresult result) {
     ++complete;
   }
   if (complete == 0) return;
-  const ledger::View& view = track.pending.front().view;
-  const bool alone = ledger::InFlight(*view.ledger, view.gpu) == track.pending.size() + (track.open ? 1 : 0);
-  FinishFirst(p, track, complete, Now(), alone);
+  FinishFirst(p, track, complete, Now());
 }
 
 unsigned Tracker::BeforeContext(Process& p, CUcontext context, Mark marks[kMaxMarks]) {

@@ -93,13 +93,46 @@ TEST(Launch, TheHelperNoticesTheEnd) {
   const int pid = StartTenant(broker, "OnlyTheHelperSees");
   dup2(saved, STDIN_FILENO);
   close(ends[0]);
-  while (broker.Ledger().gpu[0].used_ns < 20 * kMs || ledger::InFlight(broker.Ledger(), 0) != 0) {
+  while (broker.Ledger().gpu[0].finished < 20 || ledger::InFlight(broker.Ledger(), 0) != 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  EXPECT_GE(broker.Ledger().gpu[0].used_ns, 17 * kMs);  // completions are dated to an eighth of a kernel
   EXPECT_EQ(ledger::OutstandingNs(broker.Ledger(), 0), 0u);
   close(ends[1]);
   EXPECT_EQ(WaitTenant(pid), 0);
   close(saved);
+}
+
+TENANT(LearnsThenIsStretched) {
+  Begin();
+  const auto once = [] {
+    REQUIRE(Launch() == CUDA_SUCCESS);
+    REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
+  };
+  KernelNs(5 * kMs);
+  once();
+  KernelNs(50 * kMs);
+  for (int i = 0; i < 10; ++i) once();
+  KernelNs(300 * kMs);
+  REQUIRE(Launch() == CUDA_SUCCESS);
+  REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
+}
+// A sibling of the share that keeps finishing work shares the GPU with this one: what takes longer then has not become
+// costlier. Believing so would admit too little and leave the GPU idle.
+TEST(Launch, CompanyTeachesNothing) {
+  StandIn broker(Tracked());
+  const int pid = StartTenant(broker, "LearnsThenIsStretched");
+  std::thread tenant([pid] { EXPECT_EQ(WaitTenant(pid), 0); });
+  ledger::GpuLedger& gpu = broker.Ledger().gpu[0];
+  uint64_t last = 0;
+  while (gpu.used_ns < 700 * kMs) {
+    gpu.finished.fetch_add(1);
+    if (gpu.used_ns > 450 * kMs) last = std::max<uint64_t>(last, ledger::OutstandingNs(broker.Ledger(), 0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  tenant.join();
+  EXPECT_GT(last, 4 * kMs);
+  EXPECT_LT(last, 10 * kMs);
 }
 
 // Every way to launch and every way to see the end of it; without kernels' time, so that nothing waits.

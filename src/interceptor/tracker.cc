@@ -119,7 +119,15 @@ CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& t
     const ledger::Decision decision = ledger::TryStart(view, each * launches, now);
     if (decision.verdict == ledger::Verdict::kGo) {
       if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
-      track.current = {view, each * launches, now, 0, key, ++track.last_id, 0, nullptr};
+      track.current = {};
+      track.current.view = view;
+      track.current.predicted = each * launches;
+      track.current.began = now;
+      track.current.key = key;
+      track.current.id = ++track.last_id;
+      track.current.company = ledger::InFlight(*view.ledger, view.gpu) != track.pending.size() + 1;
+      track.current.finished = view.ledger->gpu[view.gpu].finished.load(std::memory_order_relaxed);
+      track.current.track_finished = track.finished;
       track.launches_left = launches;
       track.cost_left = each * launches;
       track.open = true;

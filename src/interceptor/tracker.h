@@ -37,7 +37,10 @@ struct Batch {
   uint64_t key = 0;   // the cost table's; 0: several kinds
   uint64_t id = 0;    // counts up in the track
   uint32_t launches = 0;
-  CUevent event = nullptr;  // recorded behind it
+  bool company = false;         // others of the share were in flight when it began
+  uint64_t finished = 0;        // the ledger's count then,
+  uint64_t track_finished = 0;  // and the track's
+  CUevent event = nullptr;      // recorded behind it
 };
 
 // The default streams have handles of their own besides null.
@@ -60,6 +63,7 @@ struct Track {
   uint32_t launches_left = 0;
   uint64_t cost_left = 0;
   uint64_t last_id = 0;
+  uint64_t finished = 0;   // batches
   uint64_t last_done = 0;  // when the last batch was complete
   Timeline timeline;
   std::deque<Batch> pending;
@@ -112,7 +116,7 @@ class Tracker {
   void StartTimeline(Track& track);      // with its lock and context, nothing of it in flight
   void Close(Process& p, Track& track);  // with its lock and context: records the event
   void Reap(Process& p, Track& track);   // with its lock: what is complete is finished
-  void FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed, bool alone);
+  void FinishFirst(Process& p, Track& track, size_t count, uint64_t noticed);
   void Finish(Process& p, const Batch& batch, uint64_t now);
   void Forget(Track& track);  // with the list's lock
   void WakeHelper(Process& p);

@@ -174,8 +174,21 @@ bool Finish(const View& view, uint32_t count, uint64_t predicted_ns, uint64_t no
   const Rules rules = RulesOf(*view.limits, asked, now_ns);
   internal::Lower(gpu.outstanding_ns[view.slot], predicted_ns < count ? uint64_t{count} : predicted_ns);
   internal::Lower(gpu.in_flight[view.slot], count);
+  gpu.finished.fetch_add(1, std::memory_order_relaxed);
   const bool drained = Checkpoint(*view.ledger, gpu, rules, now_ns);
   return drained && rules.fresh && asked.window_until_ns.load(std::memory_order_relaxed) != kWindowOpen;
+}
+
+uint32_t Relieved(const View& view, uint64_t now_ns) {
+  GpuLedger& gpu = view.ledger->gpu[view.gpu];
+  if (internal::Sum(*view.ledger, gpu.waiting) == 0) return 0;
+  const GpuLimits& asked = view.limits->gpu[view.gpu];
+  const Rules rules = RulesOf(*view.limits, asked, now_ns);
+  const uint64_t window = rules.fresh ? asked.window_until_ns.load(std::memory_order_seq_cst) : kWindowOpen;
+  if (window <= now_ns) return 0;
+  const uint64_t not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
+                                        internal::Sum(*view.ledger, gpu.outstanding_ns), 1, window, now_ns);
+  return not_before == 0 ? kWakeAtOnce : 0;
 }
 
 uint64_t InFlight(const LedgerPage& ledger, uint32_t gpu) { return internal::Sum(ledger, ledger.gpu[gpu].in_flight); }
@@ -220,6 +233,7 @@ bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint
     gpu.outstanding_ns[slot].store(0, std::memory_order_seq_cst);
     gpu.waiting[slot].store(0, std::memory_order_seq_cst);
     gpu.in_flight[slot].store(0, std::memory_order_seq_cst);
+    gpu.finished.fetch_add(1, std::memory_order_relaxed);
     drained |= Checkpoint(ledger, gpu, RulesOf(limits, limits.gpu[i], now_ns), now_ns);
   }
   ledger.slots[slot].pid.store(0, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 //   }
 //   if (d.verdict == Verdict::kEnded) return an error;
 //   real_launch(); …; if (Finish(view, 1, predicted_ns, now())) ring the doorbell;   // when completion was noticed
+//   if (n = Relieved(view, now())) FutexWake(window_sequence, n);
 //
 // The charge is the union of the share's in-flight intervals over all its processes, never the sum. The budget is one
 // word (GCRA): TAT = max(TAT, start of the interval) + length / share. A launch may go when
@@ -42,6 +43,7 @@ inline constexpr uint32_t kBlindLaunches = 4;            // in flight at most on
 inline constexpr uint64_t kHungNs = 1'000'000'000;       // after so long without a completion siblings go anyway
 inline constexpr uint64_t kLongestWaitNs = 100'000'000;
 inline constexpr uint64_t kShortestWaitNs = 20'000;
+inline constexpr uint32_t kWakeAtOnce = 2;  // waiters: one goes at once, the other while it launches
 
 inline constexpr uint64_t kRefillNs = 3'000'000;  // GPU time to save up before a share out of budget goes on
 
@@ -81,6 +83,10 @@ void EndWait(const View& view, uint64_t began_ns, uint64_t now_ns);
 // `count` launches of together `predicted_ns` were seen to be complete at now_ns. Charges the union up to now. True
 // when the caller must ring the doorbell: the share has drained and others may want its window.
 bool Finish(const View& view, uint32_t count, uint64_t predicted_ns, uint64_t now_ns);
+
+// How many waiters of the share to wake (FutexWake on window_sequence) after a Finish: what was in flight ended earlier
+// than predicted, and they sleep until the prediction. 0: nobody waits, or nobody could go yet.
+uint32_t Relieved(const View& view, uint64_t now_ns);
 
 // Sums over slots; used by the broker and by the view.
 uint64_t InFlight(const LedgerPage& ledger, uint32_t gpu);

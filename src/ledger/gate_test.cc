@@ -43,6 +43,29 @@ TEST_F(Gate, ALateClockNeverChargesTwice) {
   EXPECT_EQ(Used(), 11 * kMs);
 }
 
+TEST_F(Gate, WorkThatEndsEarlyRelievesThoseWhoWait) {
+  const View a = pages.Join(), b = pages.Join();
+  ASSERT_EQ(TryStart(a, 4 * kMs, kStart).verdict, Verdict::kGo);
+  BeginWait(b, kStart);
+  const Decision held = TryStart(b, kOpenDepthNs, kStart);
+  ASSERT_EQ(held.verdict, Verdict::kWait);
+  ASSERT_GT(held.until_ns, kStart + 3 * kMs);
+  Finish(a, 1, 4 * kMs, kStart + kMs);
+  EXPECT_EQ(Relieved(a, kStart + kMs), kWakeAtOnce);
+  EXPECT_EQ(TryStart(b, kOpenDepthNs, kStart + kMs).verdict, Verdict::kGo);
+  Finish(b, 1, kOpenDepthNs, kStart + 2 * kMs);
+  pages.limits->gpu[0].window_until_ns = kWindowQueued;
+  EXPECT_EQ(Relieved(a, kStart + 2 * kMs), 0u) << "the window is closed";
+  pages.limits->gpu[0].window_until_ns = kWindowOpen;
+  pages.limits->gpu[0].mode = static_cast<uint32_t>(ComputeMode::kHard);
+  pages.ledger->gpu[0].tat_ns = kStart + 2 * kMs + 2 * kBurstNs;
+  EXPECT_EQ(Relieved(a, kStart + 2 * kMs), 0u) << "the share is out of budget";
+  pages.ledger->gpu[0].tat_ns = kStart;
+  EXPECT_EQ(Relieved(a, kStart + 2 * kMs), kWakeAtOnce);
+  EndWait(b, kStart, kStart + 2 * kMs);
+  EXPECT_EQ(Relieved(a, kStart + 2 * kMs), 0u) << "nobody waits";
+}
+
 TEST_F(Gate, AClosedWindowRingsOnceTheWaitIsAnnounced) {
   const View a = pages.Join();
   pages.limits->gpu[0].window_until_ns = kWindowClosed;

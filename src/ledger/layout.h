@@ -75,7 +75,8 @@ struct alignas(64) GpuLedger {
   std::atomic<uint64_t> last_denied_bytes;
   std::atomic<uint64_t> waits;  // launches that had to wait
   std::atomic<uint64_t> waited_ns;
-  uint64_t reserved;
+  std::atomic<uint64_t>
+      finished;  // counts up whenever work of any slot is finished: nothing else ran between two equal values
   alignas(64) std::atomic<uint64_t> memory[kMaxSlots];          // bytes held or reserved by the slot's process
   alignas(64) std::atomic<uint64_t> outstanding_ns[kMaxSlots];  // predicted cost of its launches in flight
   alignas(64) std::atomic<uint32_t> in_flight[kMaxSlots];       // its launches in flight
