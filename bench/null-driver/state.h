@@ -79,6 +79,11 @@ int primary_users[kDevices];
 int entry_of[1024];  // by hash of the name: index + 1; chained through next_entry
 int next_entry[2048];
 
+struct Last {
+  unsigned long long at, extent;
+  bool free;
+};
+thread_local Last last{};
 thread_local Context* stack[16];
 thread_local int depth = 0;
 
@@ -118,11 +123,17 @@ CUresult Alloc(CUdeviceptr* p, unsigned long long bytes) {
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool small = bytes < kGranule / 2;
   const unsigned long long extent = Round(bytes, small ? 512 : kGranule);
-  unsigned long long at = next_address.fetch_add(extent, std::memory_order_relaxed);
   if (!track.load(std::memory_order_relaxed)) {
-    *p = at;
+    // A freed address is soon given out again, as by the real driver: here the last one, to a request of its size.
+    if (!last.free || last.extent != extent) {
+      last.at = next_address.fetch_add(extent, std::memory_order_relaxed);
+      last.extent = extent;
+    }
+    last.free = false;
+    *p = last.at;
     return CUDA_SUCCESS;
   }
+  unsigned long long at = next_address.fetch_add(extent, std::memory_order_relaxed);
   std::lock_guard lock(mutex);
   // In its own granule, or within one: never across a boundary.
   if (!small || at / kGranule != (at + extent - 1) / kGranule) {
@@ -155,7 +166,10 @@ void FreeBlock(std::map<unsigned long long, Block>::iterator it) {  // with the 
 }
 
 CUresult Free(unsigned long long p) {
-  if (!track.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (!track.load(std::memory_order_relaxed)) {
+    last.free = last.free || p == last.at;
+    return CUDA_SUCCESS;
+  }
   std::lock_guard lock(mutex);
   auto it = blocks.find(p);
   if (it == blocks.end()) return CUDA_ERROR_INVALID_VALUE;

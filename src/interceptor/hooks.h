@@ -167,11 +167,11 @@ CUresult AllocPitch(CUresult (*real)(Pointer*, Size*, Size, Size, unsigned), Poi
 template <typename Call>
 CUresult Release(uint64_t key, Call call) {
   METE_READY(p);
-  Block block;
-  const bool known = p->memory.Take(key, &block);
+  Taken taken;
+  const bool known = p->memory.Take(key, &taken);
   const CUresult result = call();
-  if (known && result == CUDA_SUCCESS) p->memory.Settle(*p, key, block);
-  if (known && result != CUDA_SUCCESS) p->memory.Restore(key, block);
+  if (known && result == CUDA_SUCCESS) p->memory.Settle(*p, taken);
+  if (known && result != CUDA_SUCCESS) p->memory.Restore(*p, key, taken);
   return result;
 }
 template <typename Pointer>

@@ -6,12 +6,31 @@
 namespace mete::interceptor {
 namespace {
 
-uint64_t GranuleKey(uint32_t gpu, uint64_t number) { return (uint64_t{gpu} + 1) << 58 | number; }
+constexpr uint32_t kLookAfterEvery = 8;  // reservations of a thread: reading the clock costs as much as the rest
+
+// A small block reaches into at most one granule more than its first; 0: it does not.
+uint64_t SecondGranule(uint64_t address, const Block& block) {
+  if (block.kind != Block::kSmall || block.bytes == 0) return 0;
+  const uint64_t last = (address + block.bytes - 1) / kGranule;
+  return last == address / kGranule ? 0 : last;
+}
+
+// `granules`: that a small block was the first in, or the last.
+uint64_t ChargeOf(const Block& block, uint32_t granules) {
+  switch (block.kind) {
+    case Block::kLarge:
+    case Block::kArray: return block.bytes;
+    case Block::kSmall: return granules * kGranule;
+    case Block::kPool: return 0;  // the pool is charged
+  }
+  return 0;
+}
 
 }  // namespace
 
 bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes) {
-  if (HeartbeatStale(p)) KeepAttached(p);
+  thread_local constinit uint32_t calls = 0;
+  if (++calls % kLookAfterEvery == 0 && HeartbeatStale(p)) KeepAttached(p);
   if (view.limits->ended.load(std::memory_order_relaxed) != 0) return false;
   if (ledger::Reserve(view, bytes)) return true;
   return p.pools.Refresh(p) && ledger::Reserve(view, bytes);
@@ -42,67 +61,130 @@ void Memory::Cancel(const Ticket& ticket) {
 bool Memory::EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes) {
   if (!ticket.charged || address == 0) return true;
   const bool small = bytes < kSmallBelow;
-  const uint32_t gpu = ticket.view.gpu;
-  const uint64_t held = small ? Enter(gpu, address, bytes) * kGranule : RoundUp(bytes, kGranule);
-  if (held < ticket.reserved) ledger::Return(ticket.view, ticket.reserved - held);
-  if (held > ticket.reserved) ledger::Charge(ticket.view, held - ticket.reserved);
-  const Block block{small ? bytes : held, ticket.context, nullptr, gpu, small ? Block::kSmall : Block::kLarge};
-  if (Remember(address, block)) return true;
-  ledger::Return(ticket.view, small ? Leave(gpu, address, bytes) * kGranule : held);
-  return false;
+  const Block block{small ? bytes : RoundUp(bytes, kGranule), ticket.context, nullptr, ticket.view.gpu,
+                    small ? Block::kSmall : Block::kLarge};
+  return End(ticket, address, block);
 }
 
 bool Memory::EndArray(const Ticket& ticket, const void* handle, uint64_t bytes) {
   if (!ticket.charged || handle == nullptr) return true;
-  if (bytes < ticket.reserved) ledger::Return(ticket.view, ticket.reserved - bytes);
-  if (bytes > ticket.reserved) ledger::Charge(ticket.view, bytes - ticket.reserved);
-  if (Remember(KeyOf(handle), {bytes, ticket.context, nullptr, ticket.view.gpu, Block::kArray})) return true;
-  ledger::Return(ticket.view, bytes);
-  return false;
+  return End(ticket, KeyOf(handle), {bytes, ticket.context, nullptr, ticket.view.gpu, Block::kArray});
 }
 
-void Memory::Settle(Process& p, uint64_t address, const Block& block) {
-  const ledger::View view = ViewOf(p, block.gpu);
-  switch (block.kind) {
-    case Block::kLarge:
-    case Block::kArray: ledger::Return(view, block.bytes); break;
-    case Block::kSmall:
-      if (const uint32_t last = Leave(block.gpu, address, block.bytes)) ledger::Return(view, last * kGranule);
-      break;
-    case Block::kPool: p.pools.Freed(p, block.pool, block.bytes); break;
+bool Memory::EndPooled(uint64_t address, const Block& block) {
+  uint64_t charged;
+  return Put(address, block, &charged);
+}
+
+// Settles the difference between what was reserved and what the block takes.
+bool Memory::End(const Ticket& ticket, uint64_t address, const Block& block) {
+  uint64_t held = 0;
+  const bool remembered = Put(address, block, &held);
+  if (held < ticket.reserved) ledger::Return(ticket.view, ticket.reserved - held);
+  if (held > ticket.reserved) ledger::Charge(ticket.view, held - ticket.reserved);
+  return remembered;
+}
+
+bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
+  const uint64_t granule = address / kGranule;
+  Shard& shard = ShardOf(granule);
+  uint32_t first = 0;
+  *charged = 0;
+  {
+    std::lock_guard lock(shard.lock);
+    bool fresh;
+    Block* cell = shard.blocks.Put(address, HashOf(address), &fresh);
+    if (cell == nullptr) return false;
+    *cell = block;
+    if (block.kind == Block::kSmall) first = Enter(shard, granule);
+  }
+  if (const uint64_t second = SecondGranule(address, block)) {
+    Shard& other = ShardOf(second);
+    std::lock_guard lock(other.lock);
+    first += Enter(other, second);
+  }
+  *charged = ChargeOf(block, first);
+  return true;
+}
+
+bool Memory::Take(uint64_t address, Taken* taken) {
+  const uint64_t granule = address / kGranule;
+  Shard& shard = ShardOf(granule);
+  uint32_t last = 0;
+  {
+    std::lock_guard lock(shard.lock);
+    Block* found = shard.blocks.Find(address, HashOf(address));
+    if (found == nullptr) return false;
+    taken->block = *found;
+    shard.blocks.Erase(found);
+    if (taken->block.kind == Block::kSmall) last = Leave(shard, granule);
+  }
+  if (const uint64_t second = SecondGranule(address, taken->block)) {
+    Shard& other = ShardOf(second);
+    std::lock_guard lock(other.lock);
+    last += Leave(other, second);
+  }
+  taken->charged = ChargeOf(taken->block, last);
+  return true;
+}
+
+// Others may have come into its granules, or left them, meanwhile.
+void Memory::Restore(Process& p, uint64_t address, const Taken& taken) {
+  const ledger::View view = ViewOf(p, taken.block.gpu);
+  uint64_t charged = 0;
+  if (!Put(address, taken.block, &charged)) return;  // no memory: charged for good rather than too little
+  if (charged < taken.charged) ledger::Return(view, taken.charged - charged);
+  if (charged > taken.charged) ledger::Charge(view, charged - taken.charged);
+}
+
+void Memory::Settle(Process& p, const Taken& taken) {
+  if (taken.block.kind == Block::kPool) {
+    p.pools.Freed(p, taken.block.pool, taken.block.bytes);
+  } else if (taken.charged != 0) {
+    ledger::Return(ViewOf(p, taken.block.gpu), taken.charged);
   }
 }
 
 void Memory::Forget(Process& p, CUcontext context) {
-  blocks_.TakeAll([&](const Block& block) { return block.context == context && block.kind != Block::kPool; },
-                  [&](uint64_t key, const Block& block) { Settle(p, key, block); });
+  std::lock_guard one_at_a_time(forgetting_);
+  for (Shard& shard : shards_) {
+    std::lock_guard lock(shard.lock);
+    shard.blocks.TakeAll([&](const Block& block) { return block.context == context && block.kind != Block::kPool; },
+                         [&](uint64_t key, const Block& block) {
+                           uint32_t last = 0;
+                           if (block.kind == Block::kSmall) last = Leave(shard, key / kGranule);
+                           if (const uint64_t second = SecondGranule(key, block)) {
+                             Shard& other = ShardOf(second);
+                             if (&other != &shard) other.lock.lock();
+                             last += Leave(other, second);
+                             if (&other != &shard) other.lock.unlock();
+                           }
+                           Settle(p, {block, ChargeOf(block, last)});
+                         });
+  }
 }
 
-uint32_t Memory::Enter(uint32_t gpu, uint64_t address, uint64_t bytes) {
-  uint32_t first = 0;
-  const uint64_t last_granule = (address + bytes - 1) / kGranule;
-  for (uint64_t granule = address / kGranule; granule <= last_granule; ++granule) {
-    const bool known = granules_.Update(GranuleKey(gpu, granule), [&](uint32_t& blocks, bool fresh) {
-      first += fresh;
-      ++blocks;
-      return true;
-    });
-    first += !known;  // not remembered: charged for good rather than too little
+size_t Memory::Size() {
+  size_t size = 0;
+  for (Shard& shard : shards_) {
+    std::lock_guard lock(shard.lock);
+    size += shard.blocks.Size();
   }
-  return first;
+  return size;
 }
 
-uint32_t Memory::Leave(uint32_t gpu, uint64_t address, uint64_t bytes) {
-  uint32_t last = 0;
-  const uint64_t last_granule = (address + bytes - 1) / kGranule;
-  for (uint64_t granule = address / kGranule; granule <= last_granule; ++granule) {
-    granules_.Update(GranuleKey(gpu, granule), [&](uint32_t& blocks, bool fresh) {
-      if (fresh) return false;
-      last += blocks == 1;
-      return --blocks != 0;
-    });
-  }
-  return last;
+bool Memory::Enter(Shard& shard, uint64_t granule) {
+  bool fresh = true;
+  uint32_t* blocks = shard.granules.Put(granule + 1, HashOf(granule + 1), &fresh);
+  if (blocks != nullptr) ++*blocks;
+  return fresh;  // not remembered: charged for good rather than too little
+}
+
+bool Memory::Leave(Shard& shard, uint64_t granule) {
+  uint32_t* blocks = shard.granules.Find(granule + 1, HashOf(granule + 1));
+  if (blocks == nullptr || --*blocks != 0) return false;
+  shard.granules.Erase(blocks);
+  return true;
 }
 
 }  // namespace mete::interceptor

@@ -7,15 +7,20 @@
 // little.
 //
 // A free takes the record out before the driver is asked, since the address may be given to another thread at once, and
-// puts it back if the driver refuses. Thread-safe, no system calls but for growing tables. Bytes throughout.
+// puts it back if the driver refuses; the charge is given back when the driver has freed.
+//
+// Records are in shards by granule, a block beside the count of its (first) granule, so that an allocation and a free
+// take one lock each. Thread-safe, no system calls but for growing tables. Bytes throughout.
 #ifndef METE_INTERCEPTOR_MEMORY_H_
 #define METE_INTERCEPTOR_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "interceptor/cuda_api.h"
-#include "interceptor/sharded_map.h"
+#include "interceptor/open_table.h"
+#include "interceptor/spin_lock.h"
 #include "ledger/layout.h"
 
 namespace mete::interceptor {
@@ -42,6 +47,12 @@ struct Block {
   Kind kind;
 };
 
+// A block whose record was taken out, and what the ledger is owed when the driver has freed it.
+struct Taken {
+  Block block;
+  uint64_t charged = 0;
+};
+
 // One allocation under way.
 struct Ticket {
   ledger::View view;
@@ -61,26 +72,35 @@ class Memory {
   // The driver gave `address`, of `bytes` in truth. False: no memory to remember it; the caller must free it.
   bool EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes);
   bool EndArray(const Ticket& ticket, const void* handle, uint64_t bytes);
-  bool Remember(uint64_t address, const Block& block) { return blocks_.Insert(address, block); }
+  bool EndPooled(uint64_t address, const Block& block);
 
   // Takes the record out; false: unknown to us. Then either Settle (the driver freed it) or Restore.
-  bool Take(uint64_t address, Block* block) { return blocks_.Take(address, block); }
-  void Restore(uint64_t address, const Block& block) { blocks_.Insert(address, block); }
-  void Settle(Process& p, uint64_t address, const Block& block);
+  bool Take(uint64_t address, Taken* taken);
+  void Restore(Process& p, uint64_t address, const Taken& taken);
+  void Settle(Process& p, const Taken& taken);
 
   // Everything that goes with a context.
   void Forget(Process& p, CUcontext context);
 
   static uint64_t KeyOf(const void* handle) { return reinterpret_cast<uint64_t>(handle) | uint64_t{1} << 63; }
-  size_t Size() { return blocks_.Size(); }
+  size_t Size();
 
  private:
   CUresult Reserve(Process& p, uint64_t bytes, Ticket* ticket);
-  uint32_t Enter(uint32_t gpu, uint64_t address, uint64_t bytes);  // granules that this one is the first in
-  uint32_t Leave(uint32_t gpu, uint64_t address, uint64_t bytes);  // granules that this one was the last in
+  struct alignas(64) Shard {
+    SpinLock lock;
+    OpenTable<Block> blocks;
+    OpenTable<uint32_t> granules;  // number + 1 → small blocks in it
+  };
+  Shard& ShardOf(uint64_t granule) { return shards_[HashOf(granule + 1) >> 58]; }
+  static bool Enter(Shard& shard, uint64_t granule);  // true: the first in it
+  static bool Leave(Shard& shard, uint64_t granule);  // true: the last in it
+  // Remembers a block; *charged: what it is charged with. False: no memory.
+  bool Put(uint64_t address, const Block& block, uint64_t* charged);
+  bool End(const Ticket& ticket, uint64_t address, const Block& block);
 
-  ShardedMap<Block> blocks_;
-  ShardedMap<uint32_t> granules_;  // address / granule → small blocks in it
+  Shard shards_[64];
+  std::mutex forgetting_;  // one thread at a time holds two shards
 };
 
 }  // namespace mete::interceptor
