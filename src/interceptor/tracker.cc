@@ -10,7 +10,7 @@ namespace mete::interceptor {
 namespace {
 
 constexpr uint64_t kBatchNs = 50'000;  // predicted cost of a batch, at most, if it is more than one launch
-constexpr uint32_t kBatchLaunches = 16;
+constexpr uint32_t kBatchLaunches = 64;
 
 struct RememberedTrack {
   CUcontext context;
@@ -99,9 +99,14 @@ Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bo
 }
 
 // Makes sure that a batch is open which has room for a launch of this kind. Gives the lock up while it waits.
-CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& track, const ledger::View& first_view,
+CUresult Tracker::Enter(Process& p, std::unique_lock<SpinLock>& lock, Track& track, const ledger::View& first_view,
                         uint64_t key) {
+  if (track.open && key == track.unit_key && track.launches_left != 0 && track.cost_left >= track.unit_cost) {
+    return CUDA_SUCCESS;
+  }
   const uint64_t cost = costs_.Predict(key);
+  track.unit_key = key;
+  track.unit_cost = cost == 0 ? ledger::kUnknownNs : cost;
   if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) return CUDA_SUCCESS;
   ledger::View view = first_view;
   uint64_t waiting_since = 0;
@@ -128,6 +133,8 @@ CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& t
       track.current.company = ledger::InFlight(*view.ledger, view.gpu) != track.pending.size() + 1;
       track.current.finished = view.ledger->gpu[view.gpu].finished.load(std::memory_order_relaxed);
       track.current.track_finished = track.finished;
+      track.unit_key = key;  // another thread may have looked in while we waited
+      track.unit_cost = each;
       track.launches_left = launches;
       track.cost_left = each * launches;
       track.open = true;
@@ -160,6 +167,8 @@ CUresult Tracker::Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& t
     lock.lock();
     if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) {
       ledger::EndWait(view, waiting_since, Now());  // another thread of this stream was let in, with room for us
+      track.unit_key = key;
+      track.unit_cost = cost;
       return CUDA_SUCCESS;
     }
   }
@@ -188,8 +197,7 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
     }
     return result;
   }
-  const uint64_t cost = costs_.Predict(key);
-  const uint64_t counted = cost == 0 ? ledger::kUnknownNs : cost;
+  const uint64_t counted = track->unit_cost;
   if (batch.launches != 0 && batch.key != key) batch.key = 0;
   if (batch.launches == 0) batch.key = key;
   ++batch.launches;

@@ -1,7 +1,7 @@
 // Launches of this process that the share has to account for: the way in (one gate for every kind of launch), and
 // noticing that they are complete.
 //
-// Launches of a stream go in batches: one whose predicted cost is 50 µs or more alone, smaller ones up to 16 or 50 µs
+// Launches of a stream go in batches: one whose predicted cost is 50 µs or more alone, smaller ones up to 64 or 50 µs
 // together. The ledger sees a batch start before its first launch, and finish once it was seen to be complete. Complete
 // is seen in the program's own synchronise and query calls, or by one helper thread, started with the first launch,
 // which asks for an event recorded behind the batch; it sleeps while nothing is in flight. Captured launches do nothing
@@ -21,6 +21,7 @@
 #include "interceptor/cost.h"
 #include "interceptor/cuda_api.h"
 #include "interceptor/sharded_map.h"
+#include "interceptor/spin_lock.h"
 #include "interceptor/timeline.h"
 #include "ledger/layout.h"
 
@@ -51,7 +52,7 @@ inline bool IsPerThreadStream(CUstream stream, bool per_thread_api) {
 
 // A stream's launches.
 struct Track {
-  std::mutex mutex;
+  SpinLock mutex;
   uint64_t key = 0;      // in the map of tracks
   bool retired = false;  // the stream is gone; what is pending is still waited for
   CUstream stream = nullptr;
@@ -62,6 +63,7 @@ struct Track {
   Batch current;  // while open
   uint32_t launches_left = 0;
   uint64_t cost_left = 0;
+  uint64_t unit_key = 0, unit_cost = 0;  // the last kind launched, and its predicted cost as of the batch's beginning
   uint64_t last_id = 0;
   uint64_t finished = 0;   // batches
   uint64_t last_done = 0;  // when the last batch was complete
@@ -111,7 +113,7 @@ class Tracker {
  private:
   Track* Find(CUcontext context, CUstream stream, bool per_thread, bool create);
   bool Capturing(CUstream stream, bool per_thread) const;
-  CUresult Enter(Process& p, std::unique_lock<std::mutex>& lock, Track& track, const ledger::View& view, uint64_t key);
+  CUresult Enter(Process& p, std::unique_lock<SpinLock>& lock, Track& track, const ledger::View& view, uint64_t key);
   CUevent SpareEvent(Track& track);
   void StartTimeline(Track& track);      // with its lock and context, nothing of it in flight
   void Close(Process& p, Track& track);  // with its lock and context: records the event
