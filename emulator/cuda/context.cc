@@ -58,11 +58,17 @@ CUresult Context::Explain(Result result) {
   switch (result) {
     case Result::kContextDead: {
       uint32_t xid = 0;
-      Driver::Get()->client().ContextState(engine, &xid);
-      Fail(FromXid(xid), 0);
+      Client& client = Driver::Get()->client();
+      client.ContextState(engine, &xid);
+      const uint32_t error = client.ContextError(engine);
+      Fail(error != 0 ? static_cast<CUresult>(error) : FromXid(xid), 0);
       return Error();
     }
-    case Result::kDeviceLost: Fail(CUDA_ERROR_UNKNOWN, 0); return Error();
+    case Result::kDeviceLost: {
+      const uint32_t error = Driver::Get()->client().ContextError(engine);
+      Fail(error != 0 ? static_cast<CUresult>(error) : CUDA_ERROR_UNKNOWN, 0);
+      return Error();
+    }
     case Result::kLost: Fail(CUDA_ERROR_DEVICE_UNAVAILABLE, 0); return Error();
     default: return FromResult(result);
   }

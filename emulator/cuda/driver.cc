@@ -171,7 +171,9 @@ CUresult FromResult(Result result) {
     case Result::kOk: return CUDA_SUCCESS;
     case Result::kOutOfMemory: return CUDA_ERROR_OUT_OF_MEMORY;
     case Result::kNoSuchObject: return CUDA_ERROR_INVALID_VALUE;
-    case Result::kRefused: return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case Result::kRefused:
+    case Result::kInUse: return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case Result::kNotOwner: return CUDA_ERROR_NOT_PERMITTED;
     case Result::kContextDead: return CUDA_ERROR_LAUNCH_FAILED;
     case Result::kDeviceLost: return CUDA_ERROR_UNKNOWN;
     case Result::kLost: return CUDA_ERROR_DEVICE_UNAVAILABLE;

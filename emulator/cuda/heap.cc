@@ -28,6 +28,9 @@ CUresult Heap::NewRegion(uint64_t bytes, bool low, std::unique_ptr<Region>* out)
   region->bytes = bytes;
   region->own_blocks = std::make_unique<Block[]>(bytes / kChunkBytes);
   region->blocks = region->own_blocks.get();
+  if (const uint32_t found = driver->client().FoundWord(context_->device->gpu)) {
+    for (uint64_t i = 0; i < bytes / kChunkBytes; ++i) region->blocks[i].fill.store(found, std::memory_order_relaxed);
+  }
   reserved_.fetch_add(bytes, std::memory_order_relaxed);
   if (reserved() > reserved_high()) reserved_high_.store(reserved(), std::memory_order_relaxed);
   *out = std::move(region);
@@ -37,6 +40,7 @@ CUresult Heap::NewRegion(uint64_t bytes, bool low, std::unique_ptr<Region>* out)
 void Heap::DropRegion(std::unique_ptr<Region> region, bool tell_engine) {
   Driver* driver = Driver::Get();
   if (driver == nullptr) return;
+  driver->client().LeaveWord(context_->device->gpu, region->blocks[0].fill.load(std::memory_order_relaxed));
   driver->content().Remove(region.get());
   driver->address_space().Give(region->base, region->bytes);
   if (tell_engine) driver->client().ReturnMemory(context_->engine, region->bytes);

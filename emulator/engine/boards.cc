@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "gpu/catalogue.h"
 #include "gpu/yaml_reader.h"
@@ -31,6 +33,7 @@ struct Facts {
   std::map<std::string, Architecture, std::less<>> architectures;  // by "8.0"
   std::map<std::string, Clocks, std::less<>> boards;
   uint64_t reserved_base_mib = 0, reserved_per_mille = 0;
+  uint64_t time_slices_ns[4] = {}, switch_ns = 0;
   std::vector<DriverBranch> drivers;
 };
 
@@ -40,16 +43,19 @@ void SkipOrigin(gpu::YamlMap& map, const gpu::Sources& sources, gpu::YamlProblem
   map.Finish();
 }
 
-StatusOr<Facts> ReadFacts(std::string_view text) {
-  METE_ASSIGN_OR_RETURN(const YAML::Node root_node, gpu::LoadYaml(text, "emulator.yaml"));
-  gpu::YamlProblem problem("emulator.yaml");
+// Adds to `facts`; `whole`: nothing may be missing.
+StatusOr<Facts> ReadFacts(std::string_view text, const std::string& document, bool whole, Facts facts) {
+  METE_ASSIGN_OR_RETURN(const YAML::Node root_node, gpu::LoadYaml(text, document));
+  gpu::YamlProblem problem(document);
   gpu::YamlMap root(root_node, problem);
-  Facts facts;
-  root.Text("schema");
+  if (root.Text("schema") != "mete/emulator/1") problem.Add(root_node, "\"schema\" must be mete/emulator/1");
   root.Text("collected");
-  root.Map("units");
+  if (whole || root.Has("units")) root.Map("units");
   const gpu::Sources sources = gpu::ReadSources(root, problem);
-  for (const YAML::Node& node : root.List("architectures")) {
+  const auto rows = [&](const char* key) {
+    return whole || root.Has(key) ? root.List(key) : std::vector<YAML::Node>();
+  };
+  for (const YAML::Node& node : rows("architectures")) {
     gpu::YamlMap map(node, problem);
     const auto number = [&](const char* key) { return static_cast<uint32_t>(map.Number(key, 1, 1 << 20)); };
     Architecture& a = facts.architectures[map.Text("compute")];
@@ -69,7 +75,7 @@ StatusOr<Facts> ReadFacts(std::string_view text) {
     a.throughput[kControl] = integer;
     SkipOrigin(map, sources, problem);
   }
-  for (const YAML::Node& node : root.List("boards")) {
+  for (const YAML::Node& node : rows("boards")) {
     gpu::YamlMap map(node, problem);
     Clocks& clocks = facts.boards[map.Text("id")];
     clocks.sm_mhz = static_cast<uint32_t>(map.Number("sm_mhz", 100, 10'000));
@@ -77,11 +83,26 @@ StatusOr<Facts> ReadFacts(std::string_view text) {
     clocks.bus_bits = static_cast<uint32_t>(map.Number("bus_bits", 32, 65'536));
     SkipOrigin(map, sources, problem);
   }
-  gpu::YamlMap reserved = root.Map("reserved");
-  facts.reserved_base_mib = static_cast<uint64_t>(reserved.Number("base_mib", 0, 10'000));
-  facts.reserved_per_mille = static_cast<uint64_t>(reserved.Number("per_mille", 0, 100));
-  SkipOrigin(reserved, sources, problem);
-  for (const YAML::Node& node : root.List("drivers")) {
+  if (whole || root.Has("reserved")) {
+    gpu::YamlMap reserved = root.Map("reserved");
+    facts.reserved_base_mib = static_cast<uint64_t>(reserved.Number("base_mib", 0, 10'000));
+    facts.reserved_per_mille = static_cast<uint64_t>(reserved.Number("per_mille", 0, 100));
+    SkipOrigin(reserved, sources, problem);
+  }
+  if (whole || root.Has("time_slices")) {
+    gpu::YamlMap slices = root.Map("time_slices");
+    const char* const names[] = {"default_us", "short_us", "medium_us", "long_us"};
+    for (size_t i = 0; i < std::size(names); ++i) {
+      facts.time_slices_ns[i] = static_cast<uint64_t>(slices.Number(names[i], 10, 10'000'000)) * 1000;
+    }
+    SkipOrigin(slices, sources, problem);
+  }
+  if (whole || root.Has("context_switch")) {
+    gpu::YamlMap context_switch = root.Map("context_switch");
+    facts.switch_ns = static_cast<uint64_t>(context_switch.Number("fixed_us", 0, 100'000)) * 1000;
+    SkipOrigin(context_switch, sources, problem);
+  }
+  for (const YAML::Node& node : rows("drivers")) {
     gpu::YamlMap map(node, problem);
     DriverBranch driver;
     driver.branch = static_cast<int>(map.Number("branch", 400, 9999));
@@ -96,7 +117,7 @@ StatusOr<Facts> ReadFacts(std::string_view text) {
 }
 
 const StatusOr<Facts>& BuiltInFacts() {
-  static const StatusOr<Facts> facts = ReadFacts(embedded::kEmulator);
+  static const StatusOr<Facts> facts = ReadFacts(embedded::kEmulator, "emulator.yaml", true, {});
   return facts;
 }
 
@@ -136,7 +157,7 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   const auto architecture = facts.architectures.find(compute);
   const auto clocks = facts.boards.find(board.id);
   if (architecture == facts.architectures.end() || clocks == facts.boards.end()) {
-    return Fault("data/emulator.yaml lacks {}; the board cannot be emulated until it is there",
+    return Lacks("emulator.yaml lacks {}; the board cannot be emulated until it is there",
                  clocks == facts.boards.end() ? board.id : "compute capability " + compute);
   }
   const Architecture& a = architecture->second;
@@ -183,13 +204,44 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   model.l2_bytes = static_cast<double>(info.l2_bytes);
   model.pcie_bytes_per_s = HostBytesPerSecond(board.pcie_gen, board.pcie_lanes);
   std::copy(std::begin(a.throughput), std::end(a.throughput), model.warp_throughput);
+  std::copy(std::begin(facts.time_slices_ns), std::end(facts.time_slices_ns), gpu.time_slices_ns);
+  model.time_slice_ns = facts.time_slices_ns[0];
+  model.switch_fixed_ns = facts.switch_ns;
   return gpu;
+}
+
+StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return NoSuch("--boards: {} cannot be read; docs/emulated-node.md shows what it holds", path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// Boards from a folder of the user's.
+struct More {
+  gpu::Catalogue catalogue;
+  Facts facts;
+};
+StatusOr<More> ReadMore(const std::string& folder) {
+  More more;
+  METE_ASSIGN_OR_RETURN(const std::string boards, ReadFile(folder + "/boards.yaml"));
+  METE_ASSIGN_OR_RETURN(more.catalogue, gpu::Catalogue::Parse(boards));
+  METE_ASSIGN_OR_RETURN(const std::string facts, ReadFile(folder + "/emulator.yaml"));
+  METE_ASSIGN_OR_RETURN(more.facts, ReadFacts(facts, folder + "/emulator.yaml", false, *BuiltInFacts()));
+  return more;
 }
 
 }  // namespace
 
-StatusOr<std::vector<EngineSettings::Gpu>> GpusByName(std::string_view names, const std::string& node_root) {
+StatusOr<std::vector<EngineSettings::Gpu>> GpusByName(std::string_view names, const std::string& node_root,
+                                                      const std::string& folder) {
   METE_RETURN_IF_ERROR(BuiltInFacts().status());
+  More more;
+  more.facts = *BuiltInFacts();
+  if (!folder.empty()) {
+    METE_ASSIGN_OR_RETURN(more, ReadMore(folder));
+  }
   std::vector<EngineSettings::Gpu> gpus;
   while (true) {
     const size_t comma = names.find(',');
@@ -206,13 +258,17 @@ StatusOr<std::vector<EngineSettings::Gpu>> GpusByName(std::string_view names, co
     }
     if (name.empty())
       return Usage("--gpus: a name is empty; write boards separated by commas, such as A100-SXM4-40GB,T4");
-    METE_ASSIGN_OR_RETURN(const gpu::Board* board, gpu::Catalogue::BuiltIn().Find(name));
+    const StatusOr<const gpu::Board*> own = more.catalogue.Find(name);
+    const gpu::Board* board = own.value_or(nullptr);
+    if (board == nullptr) {
+      METE_ASSIGN_OR_RETURN(board, gpu::Catalogue::BuiltIn().Find(name));
+    }
     if (count == 0 || count > kMaxGpus - gpus.size()) {
       return Usage("--gpus: a node has 1 to {} GPUs; '{}' asks for another number", kMaxGpus, names);
     }
     for (; count > 0; --count) {
       METE_ASSIGN_OR_RETURN(EngineSettings::Gpu gpu,
-                            MakeGpu(*board, *BuiltInFacts(), node_root, static_cast<uint32_t>(gpus.size())));
+                            MakeGpu(*board, more.facts, node_root, static_cast<uint32_t>(gpus.size())));
       gpus.push_back(gpu);
     }
     if (comma == std::string_view::npos) return gpus;

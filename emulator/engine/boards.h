@@ -13,8 +13,11 @@
 namespace mete::emulator {
 
 // "A100-SXM4-40GB,T4" or "2xT4" → the GPUs in that order. `node_root` goes into the UUIDs: the same node and index have
-// the same UUID each time. Usage for an empty list or more than kMaxGpus; NoSuch names the nearest boards.
-StatusOr<std::vector<EngineSettings::Gpu>> GpusByName(std::string_view names, const std::string& node_root);
+// the same UUID each time. `more`: a folder with further boards, or empty: its boards.yaml and emulator.yaml have the
+// formats of data/ and hold only what is new; a board of theirs goes before one of the same name. Usage for an empty
+// list, more than kMaxGpus, or a file that is wrong; NoSuch names the nearest boards.
+StatusOr<std::vector<EngineSettings::Gpu>> GpusByName(std::string_view names, const std::string& node_root,
+                                                      const std::string& more = {});
 
 struct DriverBranch {
   int branch = 0;       // 580

@@ -47,6 +47,10 @@ class SocketClient final : public Client {
     return Simple(MessageType::kReturnMemory, context, bytes, 0);
   }
   Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) override;
+  void LeaveWord(uint32_t gpu, uint32_t word) override {
+    if (unscrubbed_) OfGpu(MessageType::kLeaveWord, gpu, word, 0);
+  }
+  uint32_t FoundWord(uint32_t gpu) override;
   bool TakeBacking(uint64_t bytes) override { return Simple(MessageType::kTakeBacking, 0, bytes, 0) == Result::kOk; }
   void GiveBacking(uint64_t bytes) override { Simple(MessageType::kGiveBacking, 0, bytes, 0); }
   void CountUnsupportedCall(const char* symbol) override;
@@ -62,7 +66,24 @@ class SocketClient final : public Client {
 
   Result State(uint32_t gpu, GpuState* state) override;
   Result Processes(uint32_t gpu, std::vector<ProcessInfo>* processes) override;
-  Result SetComputeMode(uint32_t gpu, uint32_t mode) override;
+  Result SetComputeMode(uint32_t gpu, uint32_t mode) override {
+    return OfGpu(MessageType::kSetComputeMode, gpu, mode, 0);
+  }
+  Result SetTimeSliceClass(uint32_t gpu, uint32_t time_slice_class) override {
+    return OfGpu(MessageType::kSetTimeSlice, gpu, time_slice_class, 0);
+  }
+  Result ResetGpu(uint32_t gpu) override { return OfGpu(MessageType::kResetGpu, gpu, 0, 0); }
+  uint32_t ContextError(uint64_t context) const override;
+  Result Events(uint64_t after, std::vector<EventInfo>* events) override {
+    return List(MessageType::kEvents, 0, after, events);
+  }
+  uint64_t EventCount() const override { return Ours() ? node_->events.load(std::memory_order_acquire) : 0; }
+  void AwaitEvent(uint64_t seen, uint64_t timeout_ns) const override {
+    if (Ours()) FutexWait(node_->events, seen, timeout_ns);
+  }
+  Result InjectFault(const FaultSpec& fault, uint64_t* id) override;
+  Result ClearFaults(uint32_t gpu, uint64_t id) override { return OfGpu(MessageType::kClearFaults, gpu, 0, id); }
+  Result Faults(std::vector<FaultInfo>* faults) override { return List(MessageType::kFaults, 0, 0, faults); }
 
  private:
   // A fork wipes the page, so that the child knows that this connection is its parent's.
@@ -72,6 +93,9 @@ class SocketClient final : public Client {
   bool LookWhetherLost() const;
   Result Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds = nullptr);
   Result Simple(MessageType type, uint64_t context, uint64_t amount, uint32_t value);
+  Result OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount);
+  template <typename T>
+  Result List(MessageType type, uint32_t gpu, uint64_t amount, std::vector<T>* list);
   void RingDoorbell() const;
 
   int socket_ = -1, doorbell_ = -1;
@@ -92,6 +116,7 @@ class SocketClient final : public Client {
   std::string driver_version_;
   uint32_t cuda_version_ = 0;
   uint64_t backing_bytes_ = 0;
+  bool unscrubbed_ = false;
 };
 
 // Sequences of one stream stay far below 2^32 between two uses of a marker slot.
@@ -157,6 +182,7 @@ bool SocketClient::Open(const char* node_root, std::string* why) {
   driver_version_.assign(hello.driver_version, strnlen(hello.driver_version, sizeof(hello.driver_version)));
   cuda_version_ = hello.cuda_version;
   backing_bytes_ = hello.backing_bytes;
+  unscrubbed_ = hello.unscrubbed != 0;
   gpus_.resize(reply.count);
   std::memcpy(static_cast<void*>(gpus_.data()), payload.data() + sizeof(hello), reply.count * sizeof(GpuInfo));
   next_.assign(kMaxStreams, 1);
@@ -219,6 +245,31 @@ Result SocketClient::Simple(MessageType type, uint64_t context, uint64_t amount,
   request.value = value;
   ReplyHeader reply;
   return Call(request, &reply, nullptr);
+}
+
+Result SocketClient::OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount) {
+  Request request = {};
+  request.type = static_cast<uint32_t>(type);
+  request.gpu = gpu;
+  request.value = value;
+  request.amount = amount;
+  ReplyHeader reply;
+  return Call(request, &reply, nullptr);
+}
+
+template <typename T>
+Result SocketClient::List(MessageType type, uint32_t gpu, uint64_t amount, std::vector<T>* list) {
+  Request request = {};
+  request.type = static_cast<uint32_t>(type);
+  request.gpu = gpu;
+  request.amount = amount;
+  ReplyHeader reply;
+  std::string payload;
+  const Result result = Call(request, &reply, &payload);
+  if (result != Result::kOk) return result;
+  list->resize(payload.size() / sizeof(T));
+  std::memcpy(static_cast<void*>(list->data()), payload.data(), list->size() * sizeof(T));
+  return result;
 }
 
 Result SocketClient::CreateContext(uint32_t gpu, uint64_t* context) {
@@ -361,6 +412,22 @@ Result SocketClient::ContextState(uint64_t context, uint32_t* xid) const {
   return state == ContextWord::kDeviceLost ? Result::kDeviceLost : Result::kContextDead;
 }
 
+uint32_t SocketClient::FoundWord(uint32_t gpu) {
+  if (!unscrubbed_) return 0;
+  Request request = {};
+  request.type = static_cast<uint32_t>(MessageType::kFoundWord);
+  request.gpu = gpu;
+  ReplyHeader reply;
+  return Call(request, &reply, nullptr) == Result::kOk ? static_cast<uint32_t>(reply.a) : 0;
+}
+
+uint32_t SocketClient::ContextError(uint64_t context) const {
+  if (!Ours()) return 0;
+  const ContextEntry& entry = page_->contexts[ContextSlot(context)];
+  if (entry.id.load(std::memory_order_acquire) != context) return 0;
+  return entry.error.load(std::memory_order_relaxed);
+}
+
 // --- For NVML ------------------------------------------------------------------------------------------------------
 
 Result SocketClient::State(uint32_t gpu, GpuState* state) {
@@ -377,26 +444,21 @@ Result SocketClient::State(uint32_t gpu, GpuState* state) {
 }
 
 Result SocketClient::Processes(uint32_t gpu, std::vector<ProcessInfo>* processes) {
-  Request request = {};
-  request.type = static_cast<uint32_t>(MessageType::kProcesses);
-  request.gpu = gpu;
-  ReplyHeader reply;
-  std::string payload;
-  const Result result = Call(request, &reply, &payload);
+  const Result result = List(MessageType::kProcesses, gpu, 0, processes);
   if (result != Result::kOk) return result;
-  processes->resize(payload.size() / sizeof(ProcessInfo));
-  std::memcpy(static_cast<void*>(processes->data()), payload.data(), processes->size() * sizeof(ProcessInfo));
   for (ProcessInfo& process : *processes) process.name[sizeof(process.name) - 1] = 0;
   return result;
 }
 
-Result SocketClient::SetComputeMode(uint32_t gpu, uint32_t mode) {
+Result SocketClient::InjectFault(const FaultSpec& fault, uint64_t* id) {
   Request request = {};
-  request.type = static_cast<uint32_t>(MessageType::kSetComputeMode);
-  request.gpu = gpu;
-  request.value = mode;
+  request.type = static_cast<uint32_t>(MessageType::kInjectFault);
+  static_assert(sizeof(fault) <= sizeof(request.text));
+  std::memcpy(request.text, &fault, sizeof(fault));
   ReplyHeader reply;
-  return Call(request, &reply, nullptr);
+  const Result result = Call(request, &reply, nullptr);
+  *id = result == Result::kOk ? reply.a : 0;
+  return result;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/engine/faults.h"
 #include "emulator/engine/work.h"
 
 namespace mete::emulator {
@@ -52,6 +53,8 @@ enum class Result : int32_t {
   kContextDead,  // the context has a sticky fault
   kDeviceLost,   // the GPU fell off the bus
   kLost,         // the engine is gone
+  kInUse,        // a process stands in the way
+  kNotOwner,     // only the node's owner may
 };
 
 struct ProcessInfo {  // one process on one GPU, for NVML
@@ -71,7 +74,9 @@ struct GpuState {  // a snapshot, for NVML
   uint32_t power_mw, temperature_c, sm_clock_khz, memory_clock_khz;
   uint32_t utilization_gpu, utilization_memory;  // percent of the last second
   uint32_t contexts;
-  uint32_t compute_mode;  // NVML's numbers
+  uint32_t compute_mode;      // NVML's numbers
+  uint32_t time_slice_class;  // of compute-policy: 0 default, 1 short, 2 medium, 3 long
+  Health health;
 };
 
 class Client {
@@ -95,6 +100,10 @@ class Client {
   virtual Result ReserveMemory(uint64_t context, uint64_t bytes) = 0;
   virtual Result ReturnMemory(uint64_t context, uint64_t bytes) = 0;
   virtual Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) = 0;
+  // Freed memory is scrubbed before somebody else gets it. On a node where a test has switched that off, memory keeps
+  // the 32-bit word that it was full of: whoever frees says which, whoever allocates finds it. Nothing and 0 elsewhere.
+  virtual void LeaveWord(uint32_t /*gpu*/, uint32_t /*word*/) {}
+  virtual uint32_t FoundWord(uint32_t /*gpu*/) { return 0; }
   // Node-wide budget of real pages behind device memory (BackingBytes). False: none left; drop content and count it.
   virtual bool TakeBacking(uint64_t bytes) = 0;
   virtual void GiveBacking(uint64_t bytes) = 0;
@@ -109,12 +118,30 @@ class Client {
   // Engine time (ns) at which a done kMarker was reached; 0 if not known any more (kept for the last 65536 markers).
   virtual uint64_t MarkerTime(uint32_t stream, uint64_t sequence) const = 0;
   virtual Result ContextState(uint64_t context, uint32_t* xid) const = 0;  // kOk, kContextDead, kDeviceLost, kLost
+  // The sticky CUresult that the engine holds against a dead context; 0: it does not know one.
+  virtual uint32_t ContextError(uint64_t) const { return 0; }
   virtual uint64_t EngineTime(uint32_t gpu) const = 0;
 
   // For NVML and nvidia-smi.
   virtual Result State(uint32_t gpu, GpuState* state) = 0;
   virtual Result Processes(uint32_t gpu, std::vector<ProcessInfo>* processes) = 0;
   virtual Result SetComputeMode(uint32_t gpu, uint32_t mode) = 0;
+  // Of contexts made from then on; 0 to 3 as in compute-policy.
+  virtual Result SetTimeSliceClass(uint32_t /*gpu*/, uint32_t /*time_slice_class*/) { return Result::kRefused; }
+  // What `nvidia-smi -r` does: ends what a reset can end. kInUse while a context is there; kDeviceLost if only a
+  // restart of the node helps.
+  virtual Result ResetGpu(uint32_t /*gpu*/) { return Result::kRefused; }
+
+  // Events of the node, numbered from 1, the last 1024 kept. `after`: only later ones.
+  virtual Result Events(uint64_t /*after*/, std::vector<EventInfo>*) { return Result::kOk; }
+  virtual uint64_t EventCount() const { return 0; }                             // a load, no call
+  virtual void AwaitEvent(uint64_t /*seen*/, uint64_t /*timeout_ns*/) const {}  // until EventCount() is not `seen`
+  // Faults on purpose; the node's owner's only. kNoSuchObject: no such GPU, process or fault. kRefused: this board or
+  // this moment cannot have it.
+  virtual Result InjectFault(const FaultSpec&, uint64_t* /*id*/) { return Result::kRefused; }
+  // kAllGpus; id 0: all, and the GPUs are sound again.
+  virtual Result ClearFaults(uint32_t /*gpu*/, uint64_t /*id*/) { return Result::kRefused; }
+  virtual Result Faults(std::vector<FaultInfo>*) { return Result::kOk; }
 };
 
 // The driver root of the library this address lives in: realpath of its file, up to the folder that holds the node's

@@ -22,29 +22,6 @@ namespace {
 
 constexpr int kEndMs = 5000;
 
-// The node that a command means: the one named, else the only one that is up, else the one in the default folder.
-StatusOr<NodeState> Resolve(const std::string& dir) {
-  if (!dir.empty()) {
-    std::error_code error;
-    const fs::path real = fs::canonical(dir, error);
-    if (error) return NoSuch("--dir {}: {}", dir, error.message());
-    return ReadNode(real.string());
-  }
-  const std::vector<NodeState> up = NodesUp();
-  if (up.size() == 1) return up.front();
-  if (up.size() > 1) {
-    std::string list;
-    for (const NodeState& node : up) list += "\n  --dir " + node.root;
-    return Usage("{} emulated nodes are up; say which one:{}", up.size(), list);
-  }
-  METE_ASSIGN_OR_RETURN(const std::string runtime, RuntimeFolder());
-  return ReadNode(runtime + "/node");
-}
-
-Status NotUp(const NodeState& node) {
-  return NoSuch("no emulated node is up in {}; 'mete emulate up --gpus A100-SXM4-40GB' starts one", node.root);
-}
-
 // Quoted for a POSIX shell.
 std::string Quoted(const std::string& text) {
   std::string out = "'";
@@ -83,8 +60,30 @@ StatusOr<Json> Merged(const NodeState& node) {
 
 }  // namespace
 
+StatusOr<NodeState> ResolveNode(const std::string& dir) {
+  if (!dir.empty()) {
+    std::error_code error;
+    const fs::path real = fs::canonical(dir, error);
+    if (error) return NoSuch("--dir {}: {}", dir, error.message());
+    return ReadNode(real.string());
+  }
+  const std::vector<NodeState> up = NodesUp();
+  if (up.size() == 1) return up.front();
+  if (up.size() > 1) {
+    std::string list;
+    for (const NodeState& node : up) list += "\n  --dir " + node.root;
+    return Usage("{} emulated nodes are up; say which one:{}", up.size(), list);
+  }
+  METE_ASSIGN_OR_RETURN(const std::string runtime, RuntimeFolder());
+  return ReadNode(runtime + "/node");
+}
+
+Status NotUp(const NodeState& node) {
+  return NoSuch("no emulated node is up in {}; 'mete emulate up --gpus A100-SXM4-40GB' starts one", node.root);
+}
+
 Status Down(const std::string& dir, bool json) {
-  METE_ASSIGN_OR_RETURN(NodeState node, Resolve(dir));
+  METE_ASSIGN_OR_RETURN(NodeState node, ResolveNode(dir));
   const std::string root = node.root;
   const bool made_root = node.json.is_object() && node.json.value("made_root", false);
   if (!node.running) {
@@ -135,7 +134,7 @@ Status Down(const std::string& dir, bool json) {
 }
 
 Status ShowStatus(const std::string& dir, bool as_json) {
-  METE_ASSIGN_OR_RETURN(const NodeState node, Resolve(dir));
+  METE_ASSIGN_OR_RETURN(const NodeState node, ResolveNode(dir));
   if (!node.running) return NotUp(node);
   METE_ASSIGN_OR_RETURN(const Json json, Merged(node));
   if (as_json) {
@@ -171,7 +170,7 @@ Status ShowStatus(const std::string& dir, bool as_json) {
 }
 
 Status ShowEnvironment(const std::string& dir) {
-  METE_ASSIGN_OR_RETURN(const NodeState node, Resolve(dir));
+  METE_ASSIGN_OR_RETURN(const NodeState node, ResolveNode(dir));
   if (!node.running) return NotUp(node);
   fmt::print("export METE_DRIVER_ROOT={}\n", Quoted(node.root));
   fmt::print("export LD_LIBRARY_PATH={}\"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n",

@@ -10,6 +10,7 @@ namespace {
 
 // A client's work in the models; beyond it the rest stays in its ring, and Submit blocks when that is full.
 constexpr uint64_t kMostOutstanding = 65536;
+constexpr uint32_t kRemovalXid = 45;
 
 }  // namespace
 
@@ -56,6 +57,14 @@ void Engine::RemoveSession(SessionId id, uint64_t now_ns) {
   Session* session = Find(id);
   if (session == nullptr) return;
   AdvanceTo(now_ns);
+  // Whose process went away with work under way had its channels taken down: one line for each GPU.
+  for (uint32_t i = 0; i < gpus_.size() && !session->broken; ++i) {
+    const bool busy =
+        std::any_of(session->contexts.begin(), session->contexts.end(), [&](const ContextRecord& context) {
+          return context.id != 0 && context.gpu == i && !context.dead && !gpus_[i]->model.ContextIdle(context.model);
+        });
+    if (busy) Publish(i, kEventXid, kRemovalXid, session->peer.pid, now_ns);
+  }
   for (ContextRecord& context : session->contexts) {
     if (context.id != 0) FreeContext(*session, context, now_ns);
   }
@@ -141,9 +150,11 @@ void Engine::AdvanceTo(uint64_t now_ns) {
   std::stable_sort(arrivals_.begin(), arrivals_.end(),
                    [](const Arrival& a, const Arrival& b) { return a.at_ns < b.at_ns; });
   for (const Arrival& arrival : arrivals_) {
+    HappenDue(arrival.at_ns);
     AdvanceModels(arrival.at_ns);
     Accept(arrival);
   }
+  HappenDue(now_ns);
   AdvanceModels(now_ns);
   for (const auto& gpu : gpus_) {
     if (now_ns - gpu->meter.LastSampleNs() >= Meter::kSampleNs) {
@@ -156,6 +167,7 @@ std::optional<uint64_t> Engine::NextEventNs() const {
   const bool working = std::any_of(sessions_.begin(), sessions_.end(),
                                    [](const auto& session) { return session.second->outstanding > 0; });
   std::optional<uint64_t> next;
+  if (const uint64_t fault = NextFaultNs(); fault != UINT64_MAX) next = fault;
   for (const auto& gpu : gpus_) {
     const std::optional<uint64_t> event = gpu->model.NextEventNs();
     if (event) next = std::min(next.value_or(UINT64_MAX), *event);
@@ -265,6 +277,7 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
 }
 
 uint64_t Engine::FreeBytes(const Gpu& gpu) const {
+  if (settings_.without.memory_limit) return gpu.info.memory_bytes;
   const uint64_t taken = gpu.info.reserved_bytes + gpu.used;
   return gpu.info.memory_bytes > taken ? gpu.info.memory_bytes - taken : 0;
 }

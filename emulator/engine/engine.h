@@ -16,20 +16,31 @@
 #include <vector>
 
 #include "emulator/engine/client.h"
+#include "emulator/engine/fault_rules.h"
 #include "emulator/engine/meter.h"
 #include "emulator/engine/model.h"
 #include "emulator/engine/protocol.h"
 
 namespace mete::emulator {
 
+// Rules that tests leave out, to show that a measurement notices (the model's own stand in GpuParameters). Reached only
+// by the test-only option --test-without of `mete-emulator up`.
+struct TestWithout {
+  bool fault_spread = false;  // a fault of the GPU hurts only one process
+  bool memory_limit = false;  // nobody runs out of device memory
+  bool scrubbing = false;     // freed memory keeps what it held
+};
+
 struct EngineSettings {
   std::string driver_version;
   uint32_t cuda_version = 0;
   uint64_t backing_bytes = 0;
   uint32_t owner_uid = 0;
+  TestWithout without;
   struct Gpu {
     GpuInfo info;
     GpuParameters model;
+    uint64_t time_slices_ns[4] = {2'048'000, 1'024'000, 4'096'000, 8'192'000};  // by compute-policy's class
   };
   std::vector<Gpu> gpus;
 };
@@ -64,7 +75,10 @@ class Engine {
   bool RingsPending() const;
   // Earliest instant at which the engine has something to do by itself.
   std::optional<uint64_t> NextEventNs() const;
-  // Sessions whose page broke the protocol since the last call; the caller ends them.
+  // Events published so far.
+  uint64_t EventCount() const { return event_count_; }
+  uint64_t SwitchesOf(uint32_t gpu) const { return gpus_[gpu]->model.Counters().switches; }
+  // Sessions to be ended since the last call: their page broke the protocol, or the driver was restarted.
   std::vector<SessionId> TakeBroken();
 
  private:
@@ -106,6 +120,11 @@ class Engine {
     GpuModel model;
     uint64_t used = 0;
     uint32_t compute_mode = 0;
+    uint32_t time_slice_class = 0;
+    Health health = {};
+    double clock = 1, memory = 1;  // factors in force
+    bool hung = false;
+    uint32_t word_left = 0;  // in memory that somebody freed
     uint32_t contexts = 0;
     Meter meter;
     std::unordered_map<StreamId, std::pair<Session*, uint32_t>> owners;  // model stream → session, slot
@@ -119,6 +138,10 @@ class Engine {
     uint64_t sequence;
     uint32_t gpu;  // that waits
     StreamId gate;
+  };
+  struct Fault {
+    FaultInfo info;
+    uint64_t random;  // of its further instants
   };
   struct Arrival {
     uint64_t at_ns;
@@ -143,6 +166,7 @@ class Engine {
   // requests.cc
   Result CreateContext(Session& session, uint32_t gpu, uint64_t* id, uint64_t now_ns);
   Result FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t now_ns);
+  void Kill(Session& session, ContextRecord& context, uint32_t xid, uint32_t error, ContextWord word, uint64_t now_ns);
   Result OpenStream(Session& session, uint64_t context, uint32_t* id);
   Result CloseStream(Session& session, uint32_t id, uint64_t now_ns);
   Result Reserve(Session& session, uint64_t context, uint64_t bytes);
@@ -152,6 +176,24 @@ class Engine {
   GpuState StateOf(uint32_t gpu, uint64_t now_ns);
   std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
   std::string StatusText(uint64_t now_ns);
+
+  // fault_effects.cc
+  Result InjectFault(FaultSpec spec, uint64_t now_ns, uint64_t* id, SessionId by);
+  Result ClearFaults(uint32_t gpu, uint64_t id, uint64_t now_ns);
+  Result ResetGpu(uint32_t gpu, uint64_t now_ns);
+  uint64_t NextFaultNs() const;
+  void HappenDue(uint64_t now_ns);  // in the order of their instants
+  void Happen(Fault& fault, uint64_t now_ns, SessionId spared);
+  void Draw(Fault& fault, uint64_t from_ns) const;
+  bool RaiseXid(uint32_t gpu, uint32_t xid, uint32_t pid, uint64_t now_ns);
+  void RestartDriver(uint64_t now_ns, SessionId spared);
+  void LoseGpu(uint32_t gpu, uint32_t xid, uint32_t error, uint64_t now_ns);
+  void HurtGpu(uint32_t gpu, const XidRule& rule, uint32_t pid, uint64_t now_ns);
+  void ApplySpeed(uint32_t gpu, uint64_t now_ns);
+  void Publish(uint32_t gpu, uint32_t type, uint32_t xid, uint32_t pid, uint64_t now_ns);
+  uint32_t Culprit(uint32_t gpu) const;  // the process that executes, else one that could; 0: nobody is there
+  bool Uses(uint32_t pid, uint32_t gpu) const;
+  std::vector<EventInfo> EventsAfter(uint64_t number) const;
 
   EngineSettings settings_;
   uint64_t started_ns_;
@@ -163,6 +205,12 @@ class Engine {
   std::vector<Arrival> arrivals_;
   std::vector<CrossWait> cross_waits_;
   std::vector<SessionId> broken_;
+  std::map<uint64_t, Fault> faults_;  // by id
+  uint64_t last_fault_ = 0;
+  std::deque<EventInfo> events_;  // the last kMostEvents
+  uint64_t event_count_ = 0;
+  uint64_t logged_ns_ = 0;
+  uint32_t logged_ = 0;
   std::map<std::string, uint64_t> unsupported_;
   uint64_t submissions_ = 0;
 };

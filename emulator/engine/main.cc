@@ -37,6 +37,10 @@ int main(int argc, char** argv) {
   up->add_option("--backing", up_options.backing,
                  "Real memory for the content of device memory, such as 2GiB (default: a "
                  "quarter of the machine's)");
+  up->add_option("--boards", up_options.boards, "Folder with further boards: boards.yaml and emulator.yaml")
+      ->check(CLI::ExistingDirectory);
+  // For tests only, and only of mete-emulator itself: no command of mete's sets it.
+  up->add_option("--test-without", up_options.test_without, "Leave out a rule of the engine")->group("");
   up->add_option("--without", up_options.without, "Leave out an emulated library")->group("");
   up->add_flag("--json", up_options.json, "Print JSON");
 
@@ -48,6 +52,27 @@ int main(int argc, char** argv) {
   }
   for (CLI::App* command : {down, status}) command->add_flag("--json", json, "Print JSON");
 
+  mete::emulator::FaultOptions fault_options;
+  CLI::App* fault = app.add_subcommand("fault", "Break a GPU of a node on purpose, or heal it");
+  fault->add_option("KIND", fault_options.kind,
+                    "xid, ecc-correctable, ecc-uncorrectable, row-remap-pending, row-remap-failure, lost, off-bus, "
+                    "throttle, slow-memory, hang or driver-restart");
+  fault->add_option("ARGUMENT", fault_options.argument, "The number of the Xid; thermal or power of throttle");
+  fault->add_option("--dir", fault_options.dir, "Folder of the node (default: the one that is up)");
+  fault->add_option("--gpu", fault_options.gpu, "Index, UUID or PCI id (default: the process's, else 0)");
+  fault->add_option("--pid", fault_options.pid, "The process that it befalls");
+  fault->add_option("--after", fault_options.after, "Not now, but in so long, such as 500ms, 10s or 5m");
+  fault->add_option("--probability", fault_options.probability, "Of happening within a second, again and again");
+  fault->add_option("--seed", fault_options.seed, "Of the instants that --probability draws")->capture_default_str();
+  fault->add_option("--count", fault_options.count, "Errors at once, of ecc-correctable")->capture_default_str();
+  fault->add_option("--factor", fault_options.factor, "What is left of clock or bandwidth (default: 0.5)");
+  fault->add_flag("--uncontained", fault_options.uncontained, "The memory error hits everybody (Xid 95)");
+  fault->add_flag("--list", fault_options.list, "What is broken, what is due, what has happened");
+  fault->add_option("--clear", fault_options.clear_id, "Heal everything, or take back the fault of that number")
+      ->expected(0, 1)
+      ->default_str("all");
+  fault->add_flag("--json", fault_options.json, "Print JSON");
+
   EngineOptions engine_options;
   CLI::App* engine = app.add_subcommand("_engine", "The engine process")->group("");
   engine->add_option("--root", engine_options.root)->required();
@@ -56,6 +81,8 @@ int main(int argc, char** argv) {
   engine->add_option("--backing", engine_options.backing_bytes)->required();
   engine->add_option("--lock-fd", engine_options.lock_fd)->required();
   engine->add_option("--ready-fd", engine_options.ready_fd)->required();
+  engine->add_option("--boards", engine_options.boards);
+  engine->add_option("--test-without", engine_options.test_without);
   engine->add_flag("--made-root", engine_options.made_root);
 
   try {
@@ -68,5 +95,6 @@ int main(int argc, char** argv) {
   if (*down) return Finish(mete::emulator::Down(dir, json));
   if (*status) return Finish(mete::emulator::ShowStatus(dir, json));
   if (*env) return Finish(mete::emulator::ShowEnvironment(dir));
+  if (*fault) return Finish(mete::emulator::BreakNode(fault_options));
   return mete::emulator::RunEngine(engine_options);
 }

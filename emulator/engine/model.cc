@@ -1,6 +1,7 @@
 #include "emulator/engine/model.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "emulator/engine/model_state.h"
 
@@ -151,7 +152,21 @@ void GpuModel::State::RunDue() {
           MarkReady(*stream);
         }
         break;
+      case What::kSpeed:
+        gpu.clock_hz = rated.clock_hz * call.clock;
+        gpu.memory_bytes_per_s = rated.memory_bytes_per_s * call.memory;
+        break;
+      case What::kHang:
+      case What::kGoOn: Hang(call.id, call.what == What::kHang); break;
     }
+  }
+}
+
+void GpuModel::State::Hang(ContextId id, bool on) {
+  if (id == 0) {
+    hung = on;
+  } else if (Context* context = FindContext(id)) {
+    context->hung = on;
   }
 }
 
@@ -174,7 +189,9 @@ GpuModel::~GpuModel() = default;
 
 ContextId GpuModel::AddContext(uint64_t) {
   const ContextId id = ++state_->last_context;
-  state_->contexts[id].id = id;
+  Context& context = state_->contexts[id];
+  context.id = id;
+  context.slice_ns = state_->gpu.time_slice_ns;
   return id;
 }
 
@@ -231,6 +248,19 @@ void GpuModel::AdvanceTo(uint64_t ns, const std::function<void(const Completion&
   if (ns > state.now) state.Progress(ns);
 }
 
+void GpuModel::SetSpeed(uint64_t now_ns, double clock, double memory) {
+  const auto factor = [](double asked) { return std::isfinite(asked) ? std::clamp(asked, 1e-3, 10.0) : 1; };
+  state_->later.emplace(std::max(now_ns, state_->now),
+                        State::Later{State::What::kSpeed, 0, {}, factor(clock), factor(memory)});
+}
+
+void GpuModel::SetHung(uint64_t now_ns, ContextId context, bool hung) {
+  state_->later.emplace(std::max(now_ns, state_->now),
+                        State::Later{hung ? State::What::kHang : State::What::kGoOn, context, {}});
+}
+
+void GpuModel::SetTimeSlice(uint64_t slice_ns) { state_->gpu.time_slice_ns = std::max<uint64_t>(slice_ns, 1); }
+
 std::optional<uint64_t> GpuModel::NextEventNs() const {
   const State& state = *state_;
   if (state.unscheduled || !state.completions.empty() || !state.ready.empty()) return state.now;
@@ -246,6 +276,8 @@ GpuCounters GpuModel::Counters() const {
   return {static_cast<uint64_t>(state.busy_ns), static_cast<uint64_t>(state.memory_busy_ns),
           static_cast<uint64_t>(state.sm_busy_ns), state.switches, state.bytes};
 }
+
+ContextId GpuModel::ActiveContext() const { return state_->active == nullptr ? 0 : state_->active->id; }
 
 uint64_t GpuModel::ContextBusyNs(ContextId context) const {
   const Context* found = state_->FindContext(context);

@@ -40,6 +40,9 @@ struct GpuParameters {
   uint64_t switch_fixed_ns = 10'000;    // besides save and restore of the resident state
   uint64_t launch_overhead_ns = 2'000;  // front end, per kernel and per copy
   uint64_t block_floor_ns = 1'000;      // no block is faster: it is set up and drained
+  // Rules that tests leave out, to show that a measurement notices. Nothing of the product sets them.
+  bool without_slices = false;     // whoever has the GPU keeps it until it has nothing to do
+  bool without_bandwidth = false;  // everybody gets the whole DRAM bandwidth
 };
 
 using ContextId = uint32_t;  // from 1; never used twice
@@ -89,7 +92,14 @@ class GpuModel {
 
   uint64_t NowNs() const;
   GpuCounters Counters() const;
+  ContextId ActiveContext() const;                  // whose group the SMs execute; 0: nobody's
   uint64_t ContextBusyNs(ContextId context) const;  // time in which this context held the GPU with work; 0 when gone
+  // Faults and policies, from their instant on. Factors of what the parameters say; 1: as they say.
+  void SetSpeed(uint64_t now_ns, double clock, double memory);
+  // No kernel of the context ends while this is on; context 0: the whole engine stands still, and no turn ends either.
+  void SetHung(uint64_t now_ns, ContextId context, bool hung);
+  void SetTimeSlice(uint64_t slice_ns);  // of contexts added later
+
   // Kernels and copies begun or queued in this context and not done.
   bool ContextIdle(ContextId context) const;
 

@@ -71,26 +71,30 @@ struct Context {
   std::deque<Stream*> waiting;                   // heads beyond kResidentGrids
   std::deque<StreamId> copies[kCopyDirections];  // behind the one that runs
   bool copying[kCopyDirections] = {};
-  bool listed = false;       // in State::run_list
+  bool listed = false;  // in State::run_list
+  bool hung = false;    // its kernels do not end
+  uint64_t slice_ns = 0;
   uint64_t outstanding = 0;  // work submitted and not done
   double busy_ns = 0;
   double warm_bytes = 0;  // of its data in the L2
 };
 
 struct GpuModel::State {
-  explicit State(const GpuParameters& parameters) : gpu(parameters) {
+  explicit State(const GpuParameters& parameters) : gpu(parameters), rated(parameters) {
     gpu.sm_count = std::max<uint32_t>(gpu.sm_count, 1);
     gpu.time_slice_ns = std::max<uint64_t>(gpu.time_slice_ns, 1);
   }
 
-  enum class What { kSubmit, kRemoveContext, kRemoveStream };
+  enum class What { kSubmit, kRemoveContext, kRemoveStream, kSpeed, kHang, kGoOn };
   struct Later {
     What what;
     uint32_t id;
     Work work;
+    double clock = 1, memory = 1;  // kSpeed
   };
 
-  GpuParameters gpu;
+  GpuParameters gpu;          // as it is now
+  const GpuParameters rated;  // as it was made
   uint64_t now = 0;
   ContextId last_context = 0;
   StreamId last_stream = 0;
@@ -104,6 +108,7 @@ struct GpuModel::State {
   ContextId switching_to = 0;            // not 0: between two groups
   uint64_t switch_end = 0;
   uint64_t slice_end = 0;
+  bool hung = false;                          // the whole engine
   bool idle = true;                           // the active group had no work when last looked at
   std::vector<Copy> copies[kCopyDirections];  // at most one of each context
   std::optional<uint64_t> next;               // event after `now` as of the last Schedule
@@ -124,6 +129,7 @@ struct GpuModel::State {
   void WakeWaiters(Stream& stream, uint64_t done);
   void Erase(Stream& stream);  // from every table; wakes its waiters
   void DropContext(ContextId id);
+  void Hang(ContextId id, bool on);
   void RunDue();  // `later` calls whose instant has come
   void Settle();
 

@@ -23,7 +23,7 @@
 namespace mete::emulator {
 
 inline constexpr uint32_t kProtocolMagic = 0x65476D65;  // "emGe"
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kMaxReplyBytes = 128 * 1024;
 inline constexpr uint32_t kMaxGpus = 16;
 
@@ -45,7 +45,15 @@ enum class MessageType : uint32_t {
   kSetComputeMode,    // gpu, value
   kStatus,            // → JSON text, for `mete emulate status`
   kStop,              // owner only: the engine ends
-  kLast = kStop,
+  kSetTimeSlice,      // gpu, value; owner only
+  kResetGpu,          // gpu; owner only
+  kEvents,            // amount: after which → EventInfo × count
+  kInjectFault,       // text: FaultSpec; owner only → a: fault
+  kClearFaults,       // gpu (or kAllGpus), amount: fault or 0; owner only
+  kFaults,            // → FaultInfo × count
+  kLeaveWord,         // gpu, value; only where scrubbing is switched off
+  kFoundWord,         // gpu → a: word
+  kLast = kFoundWord,
 };
 
 struct Request {
@@ -56,7 +64,7 @@ struct Request {
   uint32_t value;
   uint64_t context;
   uint64_t amount;
-  char text[128];  // not necessarily terminated
+  char text[128];  // not necessarily terminated; or a structure
 };
 static_assert(sizeof(Request) == 168);
 
@@ -73,7 +81,7 @@ static_assert(sizeof(ReplyHeader) == 40);
 struct HelloInfo {
   char driver_version[32];
   uint32_t cuda_version;
-  uint32_t reserved;
+  uint32_t unscrubbed;  // 1: a test has switched scrubbing off
   uint64_t backing_bytes;
 };
 static_assert(sizeof(HelloInfo) == 48);
@@ -101,6 +109,7 @@ struct ContextEntry {           // written by the engine
   std::atomic<uint64_t> id;     // 0: free
   std::atomic<uint32_t> state;  // ContextWord
   std::atomic<uint32_t> xid;
+  std::atomic<uint32_t> error;  // CUresult
 };
 
 struct alignas(64) StreamEntry {  // written by the engine but for `waiters`
@@ -132,6 +141,7 @@ struct NodePage {
   uint32_t magic, version;
   std::atomic<uint32_t> sleeping;  // 1: the engine sleeps; a submission that begins something new rings the doorbell
   std::atomic<uint32_t> ended;     // 1: the engine has ended in good order
+  std::atomic<uint64_t> events;    // published so far; its low half is a futex word
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);

@@ -16,13 +16,24 @@ constexpr uint32_t kIdleClockKhz = 210'000;
 
 template <typename T>
 void Append(std::vector<uint8_t>& out, const T& value) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof(T));
+  const size_t at = out.size();
+  out.resize(at + sizeof(T));
+  std::memcpy(out.data() + at, &value, sizeof(T));
+}
+
+template <typename T>
+uint32_t AppendAll(std::vector<uint8_t>& out, const std::vector<T>& values) {
+  for (const T& value : values) Append(out, value);
+  return static_cast<uint32_t>(values.size());
 }
 
 void Copy(const std::string& text, char* out, size_t size) {
   std::memset(out, 0, size);
   std::memcpy(out, text.data(), std::min(text.size(), size - 1));
+}
+
+const char* NeedText(Need need) {
+  return need == Need::kNone ? "nothing" : need == Need::kReset ? "reset" : "restart of the node";
 }
 
 }  // namespace
@@ -40,11 +51,18 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
   Result result = Result::kOk;
   Handled handled = Handled::kReply;
   const auto type = static_cast<MessageType>(request.type);
-  const bool names_gpu = type == MessageType::kCreateContext || type == MessageType::kMemoryInfo ||
-                         type == MessageType::kState || type == MessageType::kProcesses ||
-                         type == MessageType::kSetComputeMode;
-  if (names_gpu && request.gpu >= gpus_.size()) {
+  const bool names_gpu =
+      type == MessageType::kCreateContext || type == MessageType::kMemoryInfo || type == MessageType::kState ||
+      type == MessageType::kProcesses || type == MessageType::kSetComputeMode || type == MessageType::kSetTimeSlice ||
+      type == MessageType::kResetGpu || type == MessageType::kLeaveWord || type == MessageType::kFoundWord;
+  const bool owners_only = type == MessageType::kSetTimeSlice || type == MessageType::kResetGpu ||
+                           type == MessageType::kInjectFault || type == MessageType::kClearFaults;
+  if (owners_only && session.peer.uid != settings_.owner_uid) {
+    result = Result::kNotOwner;
+  } else if (names_gpu && request.gpu >= gpus_.size()) {
     result = Result::kNoSuchObject;
+  } else if (names_gpu && gpus_[request.gpu]->health.lost != 0) {
+    result = Result::kDeviceLost;
   } else {
     switch (type) {
       case MessageType::kHello: {
@@ -52,6 +70,7 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
         Copy(settings_.driver_version, hello.driver_version, sizeof(hello.driver_version));
         hello.cuda_version = settings_.cuda_version;
         hello.backing_bytes = settings_.backing_bytes;
+        hello.unscrubbed = settings_.without.scrubbing ? 1 : 0;
         Append(payload, hello);
         for (const auto& gpu : gpus_) Append(payload, gpu->info);
         header.count = static_cast<uint32_t>(gpus_.size());
@@ -88,12 +107,7 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
       }
       case MessageType::kCloseStream: result = CloseStream(session, request.value, now_ns); break;
       case MessageType::kState: Append(payload, StateOf(request.gpu, now_ns)); break;
-      case MessageType::kProcesses: {
-        const std::vector<ProcessInfo> processes = ProcessesOf(request.gpu);
-        for (const ProcessInfo& process : processes) Append(payload, process);
-        header.count = static_cast<uint32_t>(processes.size());
-        break;
-      }
+      case MessageType::kProcesses: header.count = AppendAll(payload, ProcessesOf(request.gpu)); break;
       case MessageType::kSetComputeMode:
         if (session.peer.uid != settings_.owner_uid ||
             (request.value != kModeDefault && request.value != kModeProhibited &&
@@ -115,6 +129,31 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
           result = Result::kRefused;
         }
         break;
+      case MessageType::kSetTimeSlice:
+        if (request.value >= std::size(settings_.gpus[0].time_slices_ns)) {
+          result = Result::kRefused;
+        } else {
+          gpus_[request.gpu]->time_slice_class = request.value;
+          gpus_[request.gpu]->model.SetTimeSlice(settings_.gpus[request.gpu].time_slices_ns[request.value]);
+        }
+        break;
+      case MessageType::kResetGpu: result = ResetGpu(request.gpu, now_ns); break;
+      case MessageType::kEvents: header.count = AppendAll(payload, EventsAfter(request.amount)); break;
+      case MessageType::kInjectFault: {
+        FaultSpec spec;
+        std::memcpy(&spec, request.text, sizeof(spec));
+        result = InjectFault(spec, now_ns, &header.a, id);
+        break;
+      }
+      case MessageType::kLeaveWord: gpus_[request.gpu]->word_left = request.value; break;
+      case MessageType::kFoundWord: header.a = settings_.without.scrubbing ? gpus_[request.gpu]->word_left : 0; break;
+      case MessageType::kClearFaults: result = ClearFaults(request.gpu, request.amount, now_ns); break;
+      case MessageType::kFaults: {
+        std::vector<FaultInfo> faults;
+        for (const auto& [number, fault] : faults_) faults.push_back(fault.info);
+        header.count = AppendAll(payload, faults);
+        break;
+      }
     }
   }
   header.result = static_cast<int32_t>(result);
@@ -130,7 +169,7 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
 
 Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uint64_t now_ns) {
   Gpu& gpu = *gpus_[index];
-  if (gpu.compute_mode == kModeProhibited) return Result::kRefused;
+  if (gpu.compute_mode == kModeProhibited || gpu.health.need != Need::kNone) return Result::kRefused;
   if (gpu.compute_mode == kModeExclusiveProcess) {
     for (const auto& [other_id, other] : sessions_) {
       if (other->peer.pid == session.peer.pid) continue;
@@ -151,6 +190,7 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     ++gpu.contexts;
     ContextEntry& entry = session.page->contexts[slot];
     entry.xid.store(0, std::memory_order_relaxed);
+    entry.error.store(0, std::memory_order_relaxed);
     entry.state.store(static_cast<uint32_t>(ContextWord::kAlive), std::memory_order_relaxed);
     entry.id.store(context.id, std::memory_order_release);
     *id = context.id;
@@ -163,14 +203,24 @@ Result Engine::FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t
   ContextRecord* context = FindContext(session, id);
   if (context == nullptr) return Result::kNoSuchObject;
   if (context->dead) return Result::kContextDead;
-  DropModelContext(session, *context, now_ns);
-  context->dead = true;
-  ContextEntry& entry = session.page->contexts[ContextSlot(id)];
+  const auto rule = BuiltInXidRules().find(xid);
+  const uint32_t error = rule == BuiltInXidRules().end() ? 0 : rule->second.cuda;
+  Publish(context->gpu, kEventXid, xid, session.peer.pid, now_ns);
+  Kill(session, *context, xid, error, ContextWord::kDead, now_ns);
+  return Result::kOk;
+}
+
+void Engine::Kill(Session& session, ContextRecord& context, uint32_t xid, uint32_t error, ContextWord word,
+                  uint64_t now_ns) {
+  DropModelContext(session, context, now_ns);
+  context.dead = true;
+  ContextEntry& entry = session.page->contexts[ContextSlot(context.id)];
   entry.xid.store(xid, std::memory_order_relaxed);
-  entry.state.store(static_cast<uint32_t>(ContextWord::kDead), std::memory_order_seq_cst);
+  entry.error.store(error, std::memory_order_relaxed);
+  entry.state.store(static_cast<uint32_t>(word), std::memory_order_seq_cst);
   for (uint32_t slot = 0; slot < session.streams.size(); ++slot) {
     StreamRecord& stream = session.streams[slot];
-    if (stream.id == 0 || stream.context != id) continue;
+    if (stream.id == 0 || stream.context != context.id) continue;
     session.outstanding -= stream.submitted - stream.done;
     stream.done = stream.submitted;
     if (!cross_waits_.empty()) {
@@ -181,7 +231,6 @@ Result Engine::FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t
     }
     FutexWakeAll(session.page->streams[slot].done);
   }
-  return Result::kOk;
 }
 
 Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes) {
@@ -274,12 +323,15 @@ GpuState Engine::StateOf(uint32_t index, uint64_t now_ns) {
   state.energy_mj = gpu.meter.EnergyMj();
   state.power_mw = gpu.meter.PowerMw();
   state.temperature_c = gpu.meter.TemperatureC();
-  state.sm_clock_khz = gpu.contexts > 0 ? gpu.info.clock_khz : std::min(kIdleClockKhz, gpu.info.clock_khz);
+  const auto clock = static_cast<uint32_t>(gpu.info.clock_khz * gpu.clock);
+  state.sm_clock_khz = gpu.contexts > 0 ? clock : std::min(kIdleClockKhz, clock);
   state.memory_clock_khz = gpu.info.memory_clock_khz;
   state.utilization_gpu = gpu.meter.UtilizationGpu();
   state.utilization_memory = gpu.meter.UtilizationMemory();
   state.contexts = gpu.contexts;
   state.compute_mode = gpu.compute_mode;
+  state.time_slice_class = gpu.time_slice_class;
+  state.health = gpu.health;
   return state;
 }
 
@@ -324,6 +376,8 @@ std::string Engine::StatusText(uint64_t now_ns) {
                     {"memory_free_bytes", FreeBytes(*gpus_[i])},
                     {"contexts", state.contexts},
                     {"compute_mode", state.compute_mode},
+                    {"lost", state.health.lost != 0},
+                    {"needs", NeedText(state.health.need)},
                     {"utilization_gpu", state.utilization_gpu},
                     {"utilization_memory", state.utilization_memory},
                     {"busy_ns", state.busy_ns},

@@ -35,12 +35,14 @@ void GpuModel::State::Progress(uint64_t to) {
     for (Stream* stream : active->kernels) {
       Kernel& kernel = stream->kernel;
       if (!kernel.resident) {
-        if (!front_end) kernel.launch_left_ns -= dt;
+        if (!front_end && !hung) kernel.launch_left_ns -= dt;
         front_end = true;  // one launch at a time
         continue;
       }
       resident = true;
-      for (Cohort& cohort : kernel.cohorts) cohort.waves_left -= kernel.rate * dt;
+      if (!active->hung) {
+        for (Cohort& cohort : kernel.cohorts) cohort.waves_left -= kernel.rate * dt;
+      }
       const double fetched = kernel.dram_rate * dt;
       if (kernel.cold_bytes > 0) {
         kernel.cold_bytes -= fetched;
@@ -49,7 +51,7 @@ void GpuModel::State::Progress(uint64_t to) {
       dram_bytes += fetched;
       sm_busy_ns += kernel.sm_use / gpu.sm_count * dt;
     }
-    if (resident) busy_ns += dt;
+    if (resident || hung) busy_ns += dt;  // hung: the GPU says that it is busy
   }
   bytes += dram_bytes;
   memory_busy_ns += dram_bytes / gpu.memory_bytes_per_s * 1e9;
@@ -71,7 +73,7 @@ void GpuModel::State::Retire() {
         }
         continue;
       }
-      if (kernel.cost.unbounded != 0) continue;
+      if (kernel.cost.unbounded != 0 || hung || active->hung) continue;
       std::erase_if(kernel.cohorts, [&](const Cohort& cohort) {
         if (cohort.waves_left > kernel.rate * kRoundingNs) return false;
         kernel.in_flight -= cohort.blocks;
@@ -140,9 +142,9 @@ void GpuModel::State::BeginSwitch() {
 void GpuModel::State::EndSwitch() {
   active = FindContext(switching_to);
   switching_to = 0;
-  slice_end = now + gpu.time_slice_ns;
   idle = false;
   if (active == nullptr) return;
+  slice_end = now + active->slice_ns;
   active->warm_bytes = 0;
   for (Stream* stream : active->kernels) {
     Kernel& kernel = stream->kernel;
@@ -155,13 +157,13 @@ void GpuModel::State::EndSwitch() {
 void GpuModel::State::TakeTurns() {
   while (switching_to == 0) {
     const bool work = active != nullptr && !active->kernels.empty();
-    if (work && idle) slice_end = now + gpu.time_slice_ns;  // a slice begins with its work
+    if (work && idle) slice_end = now + active->slice_ns;  // a slice begins with its work
     idle = !work;
-    if (run_list.empty()) return;
+    if (run_list.empty() || (work && (hung || gpu.without_slices))) return;
     if (work) {
       // Alone, it went on from slice to slice.
-      if (slice_end < now)
-        slice_end += (now - slice_end + gpu.time_slice_ns - 1) / gpu.time_slice_ns * gpu.time_slice_ns;
+      const uint64_t slice = active->slice_ns;
+      if (slice_end < now) slice_end += (now - slice_end + slice - 1) / slice * slice;
       if (slice_end > now) return;
     }
     BeginSwitch();
@@ -199,7 +201,7 @@ void GpuModel::State::Dispatch() {
   for (Stream* stream : active->kernels) {
     Kernel& kernel = stream->kernel;
     if (kernel.unstarted == 0 || kernel.in_flight == 0) continue;
-    if (kernel.cost.unbounded != 0) continue;
+    if (kernel.cost.unbounded != 0 || active->hung) continue;
     const uint64_t waves = kernel.unstarted / kernel.in_flight;
     for (Cohort& cohort : kernel.cohorts) cohort.waves_left += static_cast<double>(waves);
     kernel.unstarted -= waves * kernel.in_flight;
@@ -236,6 +238,7 @@ void GpuModel::State::SetRates() {
       kernel.rate = kernel.dram_rate = kernel.sm_use = 0;
       if (kernel.in_flight == 0) continue;
       const KernelLoad& load = kernel_loads[at++];
+      if (hung) continue;  // resident, and standing still
       kernel.rate = load.rate;
       kernel.dram_rate = load.dram_rate;
       kernel.sm_use = load.sm_use;
@@ -266,11 +269,11 @@ void GpuModel::State::FindNext() {
     for (const Stream* stream : active->kernels) {
       const Kernel& kernel = stream->kernel;
       if (!kernel.resident) {
-        if (!front_end) after(kernel.launch_left_ns);
+        if (!front_end && !hung) after(kernel.launch_left_ns);
         front_end = true;
         continue;
       }
-      if (kernel.rate > 0 && kernel.cost.unbounded == 0) {
+      if (kernel.rate > 0 && kernel.cost.unbounded == 0 && !active->hung) {
         for (const Cohort& cohort : kernel.cohorts) after(cohort.waves_left / kernel.rate);
       }
       if (kernel.cold_bytes > 0 && kernel.dram_rate > 0) after(kernel.cold_bytes / kernel.dram_rate);
@@ -280,7 +283,7 @@ void GpuModel::State::FindNext() {
   if (soonest < kNever) next = now + std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(soonest)));
   if (switching_to != 0) {
     next = std::min(next.value_or(UINT64_MAX), std::max(switch_end, now + 1));
-  } else if (active != nullptr && !active->kernels.empty() && !run_list.empty()) {
+  } else if (active != nullptr && !active->kernels.empty() && !run_list.empty() && !hung && !gpu.without_slices) {
     next = std::min(next.value_or(UINT64_MAX), slice_end);
   }
 }

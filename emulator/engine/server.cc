@@ -271,8 +271,12 @@ Status EpollServer::Run() {
       }
     }
     for (const uint64_t id : engine_.TakeBroken()) {
-      log::Warn("client dropped, its ring is scribbled over session={}", id);
+      log::Warn("client dropped, its ring is scribbled over or the driver was restarted session={}", id);
       Drop(id);
+    }
+    if (engine_.EventCount() != node_->events.load(std::memory_order_relaxed)) {
+      node_->events.store(engine_.EventCount(), std::memory_order_seq_cst);
+      FutexWakeAll(node_->events);
     }
     if (const uint64_t now = MonotonicNs(); now - asked_ns_ >= kWantedNs) {
       asked_ns_ = now;

@@ -98,7 +98,11 @@ void ShareOut(const GpuParameters& gpu, std::vector<KernelLoad>& kernels, std::v
       bandwidth[i] = {1, kernel.blocks * kernel.rate * misses[i]};
     }
     for (size_t i = 0; i < copies.size(); ++i) bandwidth[kernels.size() + i] = {1, copies[i].most * copies[i].traffic};
-    WaterFill(dram, bandwidth);
+    if (gpu.without_bandwidth) {
+      for (Demand& demand : bandwidth) demand.share = std::min(demand.most, dram);
+    } else {
+      WaterFill(dram, bandwidth);
+    }
     for (size_t i = 0; i < kernels.size(); ++i) {
       KernelLoad& kernel = kernels[i];
       const double need = kernel.blocks * misses[i];

@@ -85,6 +85,8 @@ Status StartEngine(const std::string& root, const UpOptions& options, uint64_t b
                                     "--lock-fd",     std::to_string(lock_fd),
                                     "--ready-fd",    std::to_string(ready[1])};
   if (made_root) words.push_back("--made-root");
+  if (!options.boards.empty()) words.insert(words.end(), {"--boards", fs::absolute(options.boards).string()});
+  for (const std::string& rule : options.test_without) words.insert(words.end(), {"--test-without", rule});
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -151,7 +153,7 @@ void PrintUp(const std::string& root, const NodeState& node, bool json) {
 
 Status Up(const UpOptions& options) {
   // Everything that can be wrong with the line is found before anything is made.
-  METE_ASSIGN_OR_RETURN(const std::vector<EngineSettings::Gpu> gpus, GpusByName(options.gpus, ""));
+  METE_ASSIGN_OR_RETURN(const std::vector<EngineSettings::Gpu> gpus, GpusByName(options.gpus, "", options.boards));
   METE_ASSIGN_OR_RETURN(const DriverBranch driver, FindDriver(options.driver));
   METE_ASSIGN_OR_RETURN(const uint64_t backing, BackingBytes(options.backing));
   METE_ASSIGN_OR_RETURN(const std::string own, OwnFolder());
@@ -198,6 +200,23 @@ Status Up(const UpOptions& options) {
 
 namespace {
 
+Status LeaveOut(const std::string& rule, EngineSettings* settings) {
+  if (rule == "slices" || rule == "bandwidth") {
+    for (EngineSettings::Gpu& gpu : settings->gpus) {
+      (rule == "slices" ? gpu.model.without_slices : gpu.model.without_bandwidth) = true;
+    }
+  } else if (rule == "fault-spread") {
+    settings->without.fault_spread = true;
+  } else if (rule == "memory-limit") {
+    settings->without.memory_limit = true;
+  } else if (rule == "scrubbing") {
+    settings->without.scrubbing = true;
+  } else {
+    return Usage("--test-without {}: the rules are slices, bandwidth, fault-spread, memory-limit and scrubbing", rule);
+  }
+  return OkStatus();
+}
+
 StatusOr<int> Listen(const std::string& run_folder) {
   const int folder = open(run_folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -214,7 +233,8 @@ StatusOr<int> Listen(const std::string& run_folder) {
 
 StatusOr<std::unique_ptr<Server>> Prepare(const EngineOptions& options) {
   EngineSettings settings;
-  METE_ASSIGN_OR_RETURN(settings.gpus, GpusByName(options.gpus, options.root));
+  METE_ASSIGN_OR_RETURN(settings.gpus, GpusByName(options.gpus, options.root, options.boards));
+  for (const std::string& rule : options.test_without) METE_RETURN_IF_ERROR(LeaveOut(rule, &settings));
   METE_ASSIGN_OR_RETURN(const DriverBranch driver, FindDriver(options.driver));
   settings.driver_version = driver.version;
   settings.cuda_version = driver.cuda;

@@ -115,7 +115,9 @@ nvmlReturn_t FromResult(Result result) {
     case Result::kOk: return nvml::abi::NVML_SUCCESS;
     case Result::kOutOfMemory: return nvml::abi::NVML_ERROR_INSUFFICIENT_RESOURCES;
     case Result::kNoSuchObject: return nvml::abi::NVML_ERROR_NOT_FOUND;
-    case Result::kRefused: return nvml::abi::NVML_ERROR_NO_PERMISSION;
+    case Result::kRefused:
+    case Result::kNotOwner: return nvml::abi::NVML_ERROR_NO_PERMISSION;
+    case Result::kInUse: return nvml::abi::NVML_ERROR_IN_USE;
     case Result::kDeviceLost: return nvml::abi::NVML_ERROR_GPU_IS_LOST;
     case Result::kLost: return nvml::abi::NVML_ERROR_DRIVER_NOT_LOADED;  // the engine is this node's kernel driver
     case Result::kContextDead: break;

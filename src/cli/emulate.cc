@@ -27,6 +27,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kEmulate{"emulate", "an emulated GPU node: up, down, status, env", Group::kNode, Run};
+const Command kEmulate{"emulate", "an emulated GPU node: up, down, status, env, fault", Group::kNode, Run};
 
 }  // namespace mete::cli
