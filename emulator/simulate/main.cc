@@ -1,12 +1,14 @@
 // mete-simulate FILE…: runs scenarios in virtual time with the real ledger and prints what each share got.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "emulator/simulate/report.h"
+#include "emulator/simulate/wall.h"
 
 namespace mete::emulator {
 namespace {
@@ -14,16 +16,72 @@ namespace {
 struct Options {
   std::vector<std::string> files;
   bool json = false, check = false, no_gates = false;
+  std::vector<std::string> without;  // rules, for tests
+  std::string wall;                  // a node's folder; empty: virtual time
+  double wall_seconds = 10;
   std::optional<uint64_t> seed;
 };
+
+// The latencies that the scenario expects, held against what real processes saw.
+StatusOr<bool> RunWall(const Options& options, Scenario scenario, const GpuParameters& gpu, Json* json) {
+  METE_ASSIGN_OR_RETURN(const std::vector<EngineSettings::Gpu> boards, NodeOf(scenario, gpu));
+  METE_ASSIGN_OR_RETURN(const std::vector<Placed> placed, Place(boards, &scenario));
+  METE_ASSIGN_OR_RETURN(const WallReport report,
+                        RunOnNode(scenario, placed, boards, options.wall, options.wall_seconds));
+  Json one = {{"emulated", true},
+              {"clock", "wall"},
+              {"scenario", scenario.name},
+              {"seconds", options.wall_seconds},
+              {"timer_late_p99_ms", report.timer_late_p99_ms},
+              {"void", report.Void()}};
+  bool held = true;
+  for (const ExpectSpec& expect : scenario.expect) {
+    if (expect.kind != ExpectKind::kLatency) continue;
+    const double ms = MeanLatencyMs(report.shares[expect.share], 0, UINT64_MAX);
+    const bool this_held = std::abs(ms - expect.value) <= expect.value * expect.within / 100;
+    held = held && this_held;
+    one["shares"].push_back({{"name", scenario.shares[expect.share].name},
+                             {"requests", report.shares[expect.share].requests.size()},
+                             {"latency_ms", ms},
+                             {"expected_ms", expect.value},
+                             {"within_percent", expect.within},
+                             {"held", this_held}});
+  }
+  one["held"] = held;
+  if (options.json) {
+    json->push_back(one);
+  } else {
+    fmt::print("emulated node, wall clock · {}: {}\n", scenario.name, scenario.purpose);
+    for (const Json& share : one["shares"]) {
+      fmt::print("  {}: {:.1f} ms over {} requests, expected {:g} ± {:g} %: {}\n", share["name"].get<std::string>(),
+                 share["latency_ms"].get<double>(), share["requests"].get<uint64_t>(),
+                 share["expected_ms"].get<double>(), share["within_percent"].get<double>(),
+                 report.Void()               ? "VOID, the machine's timer was late"
+                 : share["held"].get<bool>() ? "held"
+                                             : "NOT HELD");
+    }
+  }
+  return held || report.Void();
+}
 
 StatusOr<bool> RunFile(const Options& options, const std::string& file, Json* json) {
   METE_ASSIGN_OR_RETURN(Scenario scenario, ReadScenario(file));
   if (options.seed) scenario.seed = *options.seed;
   if (options.no_gates) scenario.gates = false;
+  GpuParameters gpu;
+  for (const std::string& rule : options.without) {
+    if (rule == "slices") {
+      gpu.without_slices = true;
+    } else if (rule == "bandwidth") {
+      gpu.without_bandwidth = true;
+    } else {
+      return Usage("--test-without {}: the rules that can be left out here are slices and bandwidth", rule);
+    }
+  }
+  if (!options.wall.empty()) return RunWall(options, scenario, gpu, json);
   std::vector<CaseReport> reports;
   for (const Case& one : Cases(scenario)) {
-    METE_ASSIGN_OR_RETURN(CaseReport report, RunCase(GpuParameters{}, one));
+    METE_ASSIGN_OR_RETURN(CaseReport report, RunCase(gpu, one));
     reports.push_back(std::move(report));
   }
   if (options.json) {
@@ -45,6 +103,10 @@ int Main(int argc, char** argv) {
   app.add_flag("--check", options.check, "End with status 1 when an expectation did not hold");
   app.add_flag("--no-gates", options.no_gates, "The control: let every launch through");
   app.add_option("--seed", options.seed, "Instead of the files' own");
+  app.add_option("--wall", options.wall, "By the wall clock on the emulated node in this folder, with real processes");
+  app.add_option("--wall-seconds", options.wall_seconds)->check(CLI::Range(0.5, 600.0))->capture_default_str();
+  app.add_option("--test-without", options.without, "Leave a rule of the model out, to see that a measurement notices")
+      ->group("");
   CLI11_PARSE(app, argc, argv);
   Json json = Json::array();
   bool held = true;

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "emulator/simulate/placement.h"
 #include "emulator/simulate/scenario.h"
 #include "emulator/simulate/simulation.h"
 
@@ -22,14 +23,19 @@ struct Check {
 };
 
 struct CaseReport {
-  Case asked;
-  RunResult run;
+  Case asked;                  // with what the plan decided
+  std::vector<Placed> placed;  // by share
+  RunResult run;               // of all GPUs together
   std::vector<Check> checks;
   bool Held() const;
 };
 
-// Runs one case. Errors as Calibrate.
+// Runs one case, a simulation for each GPU. `gpu`: the parameters where the scenario names no boards, and which rules
+// are left out. Errors as Calibrate and Place.
 StatusOr<CaseReport> RunCase(const GpuParameters& gpu, const Case& asked);
+
+// Mean of the requests that ended in [from_ns, to_ns), in ms; 0 with fewer than three.
+double MeanLatencyMs(const ShareTimeline& timeline, uint64_t from_ns, uint64_t to_ns);
 
 // GPU time of a share in percent of [from_ns, to_ns).
 double SharePercent(const ShareTimeline& timeline, uint64_t from_ns, uint64_t to_ns);

@@ -1,127 +1,62 @@
 #include "emulator/simulate/scenario.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <sstream>
+
+#include "emulator/engine/fault_rules.h"
 
 namespace mete::emulator {
 namespace {
 
 using ledger::ComputeMode;
 
-constexpr double kLongestSeconds = 3600;
-
-// Reads one mapping: every key must be known, every value of its type and range. The first error is kept.
-class Reader {
- public:
-  Reader(const YAML::Node& node, std::string where, Status* status)
-      : node_(node), where_(std::move(where)), status_(status) {
-    if (!node_.IsMap()) Fail(fmt::format("{}: must be a mapping", where_));
-  }
-
-  void Keys(std::initializer_list<const char*> known) {
-    if (!node_.IsMap()) return;
-    for (const auto& item : node_) {
-      const std::string key = item.first.IsScalar() ? item.first.Scalar() : "?";
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
-        Fail(fmt::format("{}: unknown key '{}'; known are {}", where_, key, fmt::join(known, ", ")));
-      }
-    }
-  }
-
-  bool Has(const char* key) const { return node_.IsMap() && node_[key].IsDefined(); }
-  YAML::Node At(const char* key) const { return node_[key]; }
-
-  double Number(const char* key, double fallback, double least, double most) {
-    if (!Has(key)) return fallback;
-    return Value(node_[key], key, least, most);
-  }
-  template <typename Integer>
-  Integer Whole(const char* key, Integer fallback, double least, double most) {
-    const double value = Number(key, static_cast<double>(fallback), least, most);
-    if (value != std::floor(value)) Fail(fmt::format("{}: {} must be a whole number", where_, key));
-    return static_cast<Integer>(value);
-  }
-  uint64_t Ms(const char* key, uint64_t fallback) {
-    return static_cast<uint64_t>(Number(key, static_cast<double>(fallback) / 1e6, 0, kLongestSeconds * 1e3) * 1e6);
-  }
-  std::string Text(const char* key) {
-    if (!Has(key)) return {};
-    if (!node_[key].IsScalar()) Fail(fmt::format("{}: {} must be a text", where_, key));
-    return node_[key].IsScalar() ? node_[key].Scalar() : std::string();
-  }
-  bool Flag(const char* key, bool fallback) {
-    if (!Has(key)) return fallback;
-    const std::string text = Text(key);
-    if (text != "true" && text != "false") Fail(fmt::format("{}: {} must be true or false", where_, key));
-    return text == "true";
-  }
-  Range Microseconds(const char* key, Range fallback) {
-    if (!Has(key)) return fallback;
-    const YAML::Node value = node_[key];
-    if (!value.IsSequence() || value.size() != 2) {
-      Fail(fmt::format("{}: {} must be [least, most]", where_, key));
-      return fallback;
-    }
-    const Range range = {static_cast<uint64_t>(Value(value[0], key, 0, 1e6) * 1e3),
-                         static_cast<uint64_t>(Value(value[1], key, 0, 1e6) * 1e3)};
-    if (range.least > range.most) Fail(fmt::format("{}: {} must be [least, most]", where_, key));
-    return range;
-  }
-  template <typename Number>
-  std::vector<Number> List(const char* key, std::vector<Number> fallback, double least, double most) {
-    if (!Has(key)) return fallback;
-    if (!node_[key].IsSequence() || node_[key].size() == 0 || node_[key].size() > 64) {
-      Fail(fmt::format("{}: {} must be a list of 1 to 64 numbers", where_, key));
-      return fallback;
-    }
-    std::vector<Number> list;
-    for (const auto& item : node_[key]) list.push_back(static_cast<Number>(Value(item, key, least, most)));
-    return list;
-  }
-
-  void Fail(const std::string& message) {
-    if (status_->ok()) *status_ = Usage("{}", message);
-  }
-  const std::string& where() const { return where_; }
-
- private:
-  double Value(const YAML::Node& value, const char* key, double least, double most) {
-    double number = least;
-    if (!value.IsScalar() || !YAML::convert<double>::decode(value, number) || !(number >= least && number <= most)) {
-      Fail(fmt::format("{}: {} must be a number from {} to {}", where_, key, least, most));
-      return least;
-    }
-    return number;
-  }
-
-  YAML::Node node_;
-  std::string where_;
-  Status* status_;
-};
-
 uint32_t Percent(Reader& reader, uint32_t fallback) {
   return static_cast<uint32_t>(std::lround(reader.Number("percent", fallback / 100.0, 0.01, 100) * 100));
 }
 
-ShareSpec ReadShare(Reader reader, Status* status) {
-  reader.Keys(
-      {"name", "mode", "percent", "weight", "processes", "depth", "streams", "kernel", "on_ms", "off_ms", "from_ms"});
+StatusOr<std::string> ReadFile(const std::string& path, const char* what) {
+  std::ifstream in(path);
+  if (!in) return NoSuch("{} '{}' cannot be read; give the path of a YAML file", what, path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+ArrivalSpec ReadArrival(Reader reader) {
+  reader.Keys({"closed_ms", "every_ms", "poisson_hz", "trace_ms"});
+  ArrivalSpec arrival;
+  const int given =
+      reader.Has("closed_ms") + reader.Has("every_ms") + reader.Has("poisson_hz") + reader.Has("trace_ms");
+  if (given != 1) reader.Fail("give one of closed_ms, every_ms, poisson_hz and trace_ms");
+  arrival.think_ns = reader.Ms("closed_ms", 0);
+  if (reader.Has("every_ms")) {
+    arrival.kind = ArrivalKind::kEvery;
+    arrival.period_ns = static_cast<uint64_t>(reader.Number("every_ms", 1, 0.001, kLongestSeconds * 1e3) * 1e6);
+  } else if (reader.Has("poisson_hz")) {
+    arrival.kind = ArrivalKind::kPoisson;
+    arrival.period_ns = static_cast<uint64_t>(1e9 / reader.Number("poisson_hz", 1, 1e-4, 1e6));
+  } else if (reader.Has("trace_ms")) {
+    arrival.kind = ArrivalKind::kTrace;
+    arrival.trace_ms = reader.List<double>("trace_ms", {}, 0, kLongestSeconds * 1e3, 1'000'000);
+    if (!std::is_sorted(arrival.trace_ms.begin(), arrival.trace_ms.end())) {
+      reader.Fail("trace_ms must not go backwards");
+    }
+  }
+  return arrival;
+}
+
+ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
+  reader.Keys({"name", "mode", "percent", "weight", "processes", "depth", "streams", "kernel", "on_ms", "off_ms",
+               "from_ms", "workload", "arrival", "gpu", "memory", "compute"});
   ShareSpec share;
   share.name = reader.Text("name");
-  if (share.name.empty()) reader.Fail(fmt::format("{}: a share needs a name", reader.where()));
-  const std::string mode = reader.Text("mode");
-  if (mode == "hard") {
-    share.mode = ComputeMode::kHard;
-  } else if (mode == "soft") {
-    share.mode = ComputeMode::kSoft;
-  } else if (!mode.empty() && mode != "work-conserving") {
-    reader.Fail(fmt::format("{}: mode '{}' must be hard, soft or work-conserving", reader.where(), mode));
-  }
+  if (share.name.empty()) reader.Fail("a share needs a name");
+  constexpr ComputeMode kModes[] = {ComputeMode::kWorkConserving, ComputeMode::kHard, ComputeMode::kSoft};
+  share.mode = kModes[reader.OneOf("mode", {"work-conserving", "hard", "soft"})];
   share.share = Percent(reader, share.share);
   share.weight = reader.Whole<uint32_t>("weight", 1, 1, ledger::kFullShare);
   share.processes = reader.Whole<uint32_t>("processes", 1, 1, 256);
@@ -130,12 +65,38 @@ ShareSpec ReadShare(Reader reader, Status* status) {
   share.on_ns = reader.Ms("on_ms", 0);
   share.off_ns = reader.Ms("off_ms", 0);
   share.from_ns = reader.Ms("from_ms", 0);
-  if (share.off_ns > 0 && share.on_ns == 0) reader.Fail(fmt::format("{}: off_ms needs on_ms", reader.where()));
+  if (share.off_ns > 0 && share.on_ns == 0) reader.Fail("off_ms needs on_ms");
   if (reader.Has("kernel")) {
-    Reader kernel(reader.At("kernel"), reader.where() + ".kernel", status);
+    Reader kernel = reader.In(reader.At("kernel"), "kernel");
     kernel.Keys({"ms", "blocks"});
     share.kernel_ms = kernel.Number("ms", 0, 0.005, 60'000);
     share.blocks = kernel.Whole<uint64_t>("blocks", 0, 1, 1e9);
+  }
+  share.workload = reader.Text("workload");
+  if (!share.workload.empty()) {
+    const auto found = workloads.find(share.workload);
+    if (found == workloads.end()) {
+      std::string known;
+      for (const auto& [id, workload] : workloads) known += (known.empty() ? "" : ", ") + id;
+      reader.FailAt(reader.At("workload"),
+                    fmt::format("there is no workload '{}'; there are {}", share.workload, known));
+    } else {
+      share.steps = found->second.steps;
+    }
+    if (reader.Has("kernel") || reader.Has("off_ms") || reader.Has("streams")) {
+      reader.Fail("a workload takes no kernel, streams or off_ms");
+    }
+  }
+  if (reader.Has("arrival")) {
+    if (share.workload.empty()) reader.FailAt(reader.At("arrival"), "arrival is of a workload's requests");
+    share.arrival = ReadArrival(reader.In(reader.At("arrival"), "arrival"));
+  }
+  share.gpu = reader.Text("gpu");
+  share.memory = reader.Text("memory");
+  share.compute = reader.Text("compute");
+  share.planned = !share.gpu.empty() || !share.memory.empty() || !share.compute.empty();
+  if (share.planned && (reader.Has("mode") || reader.Has("percent") || reader.Has("weight"))) {
+    reader.Fail("memory, compute and gpu are for the plan, which sets mode, percent and weight itself");
   }
   return share;
 }
@@ -150,12 +111,54 @@ std::optional<uint32_t> FindShare(const Scenario& scenario, const std::string& n
 uint32_t ShareIndex(const Scenario& scenario, Reader& reader, const char* key) {
   const std::string name = reader.Text(key);
   const std::optional<uint32_t> index = FindShare(scenario, name);
-  if (!index) reader.Fail(fmt::format("{}: there is no share '{}'", reader.where(), name));
+  if (!index) reader.Fail(fmt::format("there is no share '{}'", name));
   return index.value_or(0);
 }
 
+void ReadFault(const Scenario& scenario, Reader& reader, EventSpec& event) {
+  event.kind = EventKind::kFault;
+  std::string word = reader.Text("fault");
+  std::string number;
+  if (const size_t space = word.find(' '); space != std::string::npos) {
+    number = word.substr(space + 1);
+    word.resize(space);
+  }
+  constexpr std::pair<const char*, FaultKind> kKinds[] = {{"xid", FaultKind::kXid},
+                                                          {"lost", FaultKind::kLost},
+                                                          {"off-bus", FaultKind::kOffBus},
+                                                          {"hang", FaultKind::kHang},
+                                                          {"slow-memory", FaultKind::kSlowMemory},
+                                                          {"throttle", FaultKind::kThrottle}};
+  event.clear = word == "clear";
+  bool known = event.clear;
+  for (const auto& [name, kind] : kKinds) {
+    if (word != name) continue;
+    known = true;
+    event.fault.kind = kind;
+  }
+  if (!known) {
+    reader.FailAt(reader.At("fault"), "fault must be xid N, lost, off-bus, hang, slow-memory, throttle or clear");
+  }
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), event.fault.xid);
+  const bool is_number = !number.empty() && read.ec == std::errc() && read.ptr == number.data() + number.size();
+  if ((word == "xid") != is_number)
+    reader.FailAt(reader.At("fault"), "an Xid is written as 'xid 79', others without number");
+  if (is_number && !BuiltInXidRules().contains(event.fault.xid)) {
+    reader.FailAt(reader.At("fault"), fmt::format("Xid {} is none that data/xid.yaml knows", event.fault.xid));
+  }
+  event.fault.factor = reader.Number("factor", 0.5, 0.01, 1);
+  event.fault.gpu = reader.Whole<uint32_t>("gpu", 0, 0, 63);
+  event.fault.probability = reader.Number("probability", 0, 0, 1);
+  event.of_share = reader.Has("share");
+  if (event.of_share) event.share = ShareIndex(scenario, reader, "share");
+  if (event.fault.gpu >= std::max<size_t>(scenario.boards.size(), 1)) {
+    reader.Fail(fmt::format("there is no GPU {}; boards names {}", event.fault.gpu, scenario.boards.size()));
+  }
+}
+
 EventSpec ReadEvent(const Scenario& scenario, Reader reader) {
-  reader.Keys({"at_ms", "set", "percent", "weight", "kill", "process", "broker"});
+  reader.Keys({"at_ms", "set", "percent", "weight", "kill", "process", "broker", "fault", "share", "gpu", "factor",
+               "probability"});
   EventSpec event;
   event.at_ns = reader.Ms("at_ms", 0);
   if (reader.Has("set")) {
@@ -170,30 +173,49 @@ EventSpec ReadEvent(const Scenario& scenario, Reader reader) {
     event.share = ShareIndex(scenario, reader, "kill");
     event.process = reader.Whole<uint32_t>("process", 0, 0, 255);
   } else if (reader.Has("broker")) {
-    const std::string what = reader.Text("broker");
-    if (what != "stop" && what != "start") reader.Fail(fmt::format("{}: broker: stop or start", reader.where()));
-    event.kind = what == "stop" ? EventKind::kStopBroker : EventKind::kStartBroker;
+    event.kind = reader.OneOf("broker", {"stop", "start"}) == 0 ? EventKind::kStopBroker : EventKind::kStartBroker;
+  } else if (reader.Has("fault")) {
+    ReadFault(scenario, reader, event);
   } else {
-    reader.Fail(fmt::format("{}: an event needs set, kill or broker", reader.where()));
+    reader.Fail("an event needs set, kill, broker or fault");
   }
   return event;
 }
 
 ExpectSpec ReadExpect(const Scenario& scenario, Reader reader) {
-  reader.Keys({"share", "percent", "points", "at_least", "at_most", "from_ms", "to_ms", "gap_ms", "total"});
+  reader.Keys({"share", "percent", "points", "at_least", "at_most", "from_ms", "to_ms", "gap_ms", "total", "latency_ms",
+               "within", "requests_at_least", "turn_us", "alive", "refused"});
   ExpectSpec expect;
   expect.from_ns = reader.Ms("from_ms", 0);
   expect.to_ns = reader.Ms("to_ms", scenario.length_ns);
   if (expect.to_ns <= expect.from_ns || expect.to_ns > scenario.length_ns) {
-    reader.Fail(fmt::format("{}: from_ms and to_ms must lie in the run, in this order", reader.where()));
+    reader.Fail("from_ms and to_ms must lie in the run, in this order");
   }
+  expect.within = reader.Number("within", 10, 0.01, 1000);
   if (reader.Has("total")) {
     expect.kind = ExpectKind::kTotal;
     expect.at_least = reader.Number("total", 97, 0, 200);
     return expect;
   }
+  if (reader.Has("turn_us")) {
+    expect.kind = ExpectKind::kTurn;
+    expect.value = reader.Number("turn_us", 0, 1, 1e9);
+    return expect;
+  }
   expect.share = ShareIndex(scenario, reader, "share");
-  if (reader.Has("gap_ms")) {
+  if (reader.Has("latency_ms")) {
+    expect.kind = ExpectKind::kLatency;
+    expect.value = reader.Number("latency_ms", 0, 1e-3, 1e9);
+  } else if (reader.Has("requests_at_least")) {
+    expect.kind = ExpectKind::kRequests;
+    expect.value = reader.Number("requests_at_least", 0, 0, 1e12);
+  } else if (reader.Has("alive")) {
+    expect.kind = ExpectKind::kAlive;
+    expect.value = reader.Number("alive", 0, 0, 256);
+  } else if (reader.Has("refused")) {
+    expect.kind = ExpectKind::kRefused;
+    expect.value = reader.Flag("refused", true) ? 1 : 0;
+  } else if (reader.Has("gap_ms")) {
     expect.kind = ExpectKind::kGap;
     expect.gap_ns = reader.Ms("gap_ms", 0);
   } else if (reader.Has("percent")) {
@@ -204,16 +226,30 @@ ExpectSpec ReadExpect(const Scenario& scenario, Reader reader) {
     expect.at_least = reader.Number("at_least", 0, 0, 100);
     expect.at_most = reader.Number("at_most", 100, 0, 100);
     if (!reader.Has("at_least") && !reader.Has("at_most")) {
-      reader.Fail(fmt::format("{}: expects nothing: give percent, at_least, at_most, gap_ms or total", reader.where()));
+      reader.Fail(
+          "expects nothing: give percent, at_least, at_most, gap_ms, total, latency_ms, requests_at_least, turn_us, "
+          "alive or refused");
     }
   }
   return expect;
 }
 
+void ReadNames(Reader& reader, const char* key, std::vector<std::string>* names) {
+  if (!reader.Has(key)) return;
+  const YAML::Node list = reader.At(key);
+  if (!list.IsSequence() || list.size() == 0 || list.size() > 64)
+    reader.FailAt(list, fmt::format("{} must be a list of 1 to 64 names", key));
+  for (const auto& item : list) {
+    if (!item.IsScalar()) reader.FailAt(item, fmt::format("{} must be a list of names", key));
+    names->push_back(item.IsScalar() ? item.Scalar() : "");
+  }
+}
+
 void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario* scenario, Status* status) {
-  Reader reader(root, what, status);
+  Reader reader(root, what, "", status);
   reader.Keys({"name", "purpose", "seconds", "seed", "notice_us", "broker_wake_us", "waiter_wake_us", "launch_us",
-               "gates", "sweep", "shares", "events", "expect"});
+               "gates", "mechanism", "boards", "more_boards", "time_slice_us", "workloads", "sweep", "shares", "events",
+               "expect"});
   scenario->name = reader.Text("name");
   scenario->purpose = reader.Text("purpose");
   scenario->length_ns = static_cast<uint64_t>(reader.Number("seconds", 10, 0.01, kLongestSeconds) * 1e9);
@@ -222,31 +258,43 @@ void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario*
   scenario->broker_wake = reader.Microseconds("broker_wake_us", scenario->broker_wake);
   scenario->waiter_wake = reader.Microseconds("waiter_wake_us", scenario->waiter_wake);
   scenario->launch_ns = static_cast<uint64_t>(reader.Number("launch_us", 5, 0.1, 1e6) * 1e3);
-  scenario->gates = reader.Flag("gates", true);
+  scenario->mechanism =
+      static_cast<SharingMechanism>(reader.OneOf("mechanism", {"intercept", "time-slicing", "exclusive"}));
+  scenario->gates = reader.Flag("gates", scenario->mechanism == SharingMechanism::kIntercept);
+  scenario->time_slice_ns = static_cast<uint64_t>(reader.Number("time_slice_us", 0, 10, 1e6) * 1e3);
+  ReadNames(reader, "boards", &scenario->boards);
+  scenario->more_boards = reader.Text("more_boards");
+  if (!scenario->more_boards.empty()) {
+    scenario->more_boards = (std::filesystem::path(what).parent_path() / scenario->more_boards).string();
+  }
+  std::vector<std::string> files;
+  ReadNames(reader, "workloads", &files);
+  Workloads workloads = BuiltInWorkloads();
+  for (const std::string& name : files) {
+    const std::string path = (std::filesystem::path(what).parent_path() / name).string();
+    const StatusOr<std::string> text = ReadFile(path, "workloads file");
+    const Status read = text.ok() ? ReadWorkloads(*text, path, &workloads) : text.status();
+    if (!read.ok() && status->ok()) *status = read;
+  }
   if (reader.Has("sweep")) {
-    Reader sweep(reader.At("sweep"), what + ": sweep", status);
+    Reader sweep = reader.In(reader.At("sweep"), "sweep");
     sweep.Keys({"kernel_ms", "blocks", "processes"});
     scenario->sweep_kernel_ms = sweep.List("kernel_ms", scenario->sweep_kernel_ms, 0.005, 60'000);
     scenario->sweep_blocks = sweep.List("blocks", scenario->sweep_blocks, 1, 1e9);
     scenario->sweep_processes = sweep.List("processes", scenario->sweep_processes, 1, 256);
   }
-  const auto each = [&](const char* key, auto&& read) {
-    if (!reader.Has(key)) return;
-    const YAML::Node list = reader.At(key);
-    if (!list.IsSequence()) return reader.Fail(fmt::format("{}: {} must be a list", what, key));
-    for (size_t i = 0; i < list.size(); ++i) read(Reader(list[i], fmt::format("{}: {}[{}]", what, key, i), status));
-  };
-  each("shares", [&](Reader item) { scenario->shares.push_back(ReadShare(item, status)); });
+  reader.Each("shares", [&](Reader item) {
+    ShareSpec share = ReadShare(item, workloads);
+    if (share.planned && scenario->boards.empty()) item.Fail("memory, compute and gpu need boards");
+    if (FindShare(*scenario, share.name)) item.Fail(fmt::format("two shares are called '{}'", share.name));
+    scenario->shares.push_back(std::move(share));
+  });
   if (scenario->shares.empty() || scenario->shares.size() > 64) {
-    reader.Fail(fmt::format("{}: needs 1 to 64 shares", what));
+    reader.Fail("needs 1 to 64 shares");
     return;
   }
-  for (uint32_t i = 0; i < scenario->shares.size(); ++i) {
-    const std::string& name = scenario->shares[i].name;
-    if (FindShare(*scenario, name) != i) reader.Fail(fmt::format("{}: two shares are called '{}'", what, name));
-  }
-  each("events", [&](Reader item) { scenario->events.push_back(ReadEvent(*scenario, item)); });
-  each("expect", [&](Reader item) { scenario->expect.push_back(ReadExpect(*scenario, item)); });
+  reader.Each("events", [&](Reader item) { scenario->events.push_back(ReadEvent(*scenario, item)); });
+  reader.Each("expect", [&](Reader item) { scenario->expect.push_back(ReadExpect(*scenario, item)); });
 }
 
 }  // namespace
@@ -257,26 +305,23 @@ StatusOr<Scenario> ParseScenario(const std::string& text, std::string_view what)
   try {
     ReadScenarioNode(YAML::Load(text), std::string(what), &scenario, &status);
   } catch (const YAML::Exception& error) {  // the library's; not let out
-    return Usage("{}: not YAML: {}", what, error.what());
+    return Usage("{}:{}: not YAML: {}", what, error.mark.line + 1, error.msg);
   }
   if (!status.ok()) return status;
   return scenario;
 }
 
 StatusOr<Scenario> ReadScenario(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return NoSuch("scenario '{}' cannot be read; give the path of a YAML file", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return ParseScenario(text.str(), path);
+  METE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, "scenario"));
+  return ParseScenario(text, path);
 }
 
 std::vector<Case> Cases(const Scenario& scenario) {
   const auto unset = [&](auto&& has) { return std::any_of(scenario.shares.begin(), scenario.shares.end(), has); };
   std::vector<double> lengths = scenario.sweep_kernel_ms;
   std::vector<uint64_t> grids = scenario.sweep_blocks;
-  if (!unset([](const ShareSpec& share) { return share.kernel_ms == 0; })) lengths = {0};
-  if (!unset([](const ShareSpec& share) { return share.blocks == 0; })) grids = {0};
+  if (!unset([](const ShareSpec& share) { return share.kernel_ms == 0 && share.workload.empty(); })) lengths = {0};
+  if (!unset([](const ShareSpec& share) { return share.blocks == 0 && share.workload.empty(); })) grids = {0};
   std::vector<std::optional<uint32_t>> processes(scenario.sweep_processes.begin(), scenario.sweep_processes.end());
   if (processes.empty()) processes = {std::nullopt};
   std::vector<Case> cases;

@@ -1,31 +1,7 @@
-// What a simulation runs: shares, their processes and kernels, events, and what is expected; read from a YAML file.
+// What a simulation runs: shares, their processes and work, events, and what is expected; read from a YAML file whose
+// format is docs/scenarios.md.
 //
-//   name: thirty-seventy
-//   purpose: two hard shares that are always busy
-//   seconds: 10                      # of virtual time
-//   seed: 1
-//   notice_us: [10, 60]              # a completion is noticed so late; ranges are drawn uniformly from the seed
-//   broker_wake_us: [20, 120]        # after its doorbell or timer
-//   waiter_wake_us: [20, 100]        # after a window opened or a wait ended
-//   launch_us: 5                     # the host's own time between two launches
-//   gates: true                      # false: the control without mete
-//   sweep: {kernel_ms: [0.1, 1, 10], blocks: [1, 100000], processes: [1, 10]}   # one case for each combination,
-//   applied
-//                                    # to every kernel that has no `ms` or `blocks`; processes to the first share
-//   shares:
-//     - {name: A, mode: hard, percent: 30, weight: 30, processes: 1, depth: 8, streams: 1,
-//        kernel: {ms: 1, blocks: 1000}, on_ms: 50, off_ms: 200, from_ms: 0}
-//   events:
-//     - {at_ms: 3000, set: A, percent: 70, weight: 70}
-//     - {at_ms: 3000, kill: A, process: 0}       # at the first moment from then on when it holds an open window
-//     - {at_ms: 3000, broker: stop}              # or start
-//   expect:
-//     - {share: A, percent: 30, points: 2, from_ms: 0, to_ms: 10000}   # ± points + 100·L(1−p)/W
-//     - {share: A, at_least: 10, at_most: 50}                          # GPU time, percent
-//     - {share: B, gap_ms: 50}                                         # never so long without a completion
-//     - {total: 97}                                                    # percent of unshared throughput, at least
-//
-// Plain values. Errors: Usage naming the file, the key and what it may be.
+// Plain values. Errors: Usage naming file, line, key and what it may be.
 #ifndef METE_EMULATOR_SIMULATE_SCENARIO_H_
 #define METE_EMULATOR_SIMULATE_SCENARIO_H_
 
@@ -36,12 +12,21 @@
 #include <vector>
 
 #include "base/status.h"
+#include "emulator/engine/faults.h"
+#include "emulator/simulate/reader.h"
+#include "emulator/simulate/workload.h"
 #include "ledger/layout.h"
 
 namespace mete::emulator {
 
-struct Range {  // of nanoseconds, both ends included
-  uint64_t least = 0, most = 0;
+enum class SharingMechanism { kIntercept, kTimeSlicing, kExclusive };
+
+enum class ArrivalKind { kClosed, kEvery, kPoisson, kTrace };
+struct ArrivalSpec {
+  ArrivalKind kind = ArrivalKind::kClosed;
+  uint64_t think_ns = 0;         // closed
+  uint64_t period_ns = 0;        // every; poisson: the mean
+  std::vector<double> trace_ms;  // since the start of the share
 };
 
 struct ShareSpec {
@@ -56,18 +41,26 @@ struct ShareSpec {
   uint64_t blocks = 0;             // 0: from the sweep
   uint64_t on_ns = 0, off_ns = 0;  // bursts; off 0: always busy
   uint64_t from_ns = 0;            // starts then
+  std::string workload;            // not empty: requests of this instead of single kernels
+  std::vector<Step> steps;         // of the workload
+  ArrivalSpec arrival;
+  bool planned = false;  // memory, compute and gpu are for mete's plan
+  std::string gpu, memory, compute;
 };
 
-enum class EventKind { kSet, kKill, kStopBroker, kStartBroker };
+enum class EventKind { kSet, kKill, kStopBroker, kStartBroker, kFault };
 struct EventSpec {
   EventKind kind = EventKind::kSet;
   uint64_t at_ns = 0;
   uint32_t share = 0;                // index
   uint32_t process = 0;              // kKill
   uint32_t percent = 0, weight = 0;  // kSet: hundredths of a percent, weight
+  FaultSpec fault;                   // kFault; its gpu is the node's
+  bool of_share = false;             // kFault: `share` is whom it befalls
+  bool clear = false;                // kFault: all faults of the GPU end
 };
 
-enum class ExpectKind { kShare, kBounds, kGap, kTotal };
+enum class ExpectKind { kShare, kBounds, kGap, kTotal, kLatency, kRequests, kTurn, kAlive, kRefused };
 struct ExpectSpec {
   ExpectKind kind = ExpectKind::kShare;
   uint32_t share = 0;  // index
@@ -75,6 +68,7 @@ struct ExpectSpec {
   double at_least = 0, at_most = 100;
   uint64_t from_ns = 0, to_ns = 0;  // to 0: the end
   uint64_t gap_ns = 0;
+  double value = 0, within = 10;  // kLatency (ms), kTurn (µs): ± percent; kRequests, kAlive, kRefused: a count
 };
 
 struct Scenario {
@@ -84,6 +78,10 @@ struct Scenario {
   Range notice = {10'000, 60'000}, broker_wake = {20'000, 120'000}, waiter_wake = {20'000, 100'000};
   uint64_t launch_ns = 5'000;
   bool gates = true;
+  SharingMechanism mechanism = SharingMechanism::kIntercept;
+  std::vector<std::string> boards;
+  std::string more_boards;     // a folder; empty: none
+  uint64_t time_slice_ns = 0;  // 0: the board's
   std::vector<double> sweep_kernel_ms = {1};
   std::vector<uint64_t> sweep_blocks = {1000};
   std::vector<uint32_t> sweep_processes;  // empty: as the share says
@@ -92,7 +90,7 @@ struct Scenario {
   std::vector<ExpectSpec> expect;
 };
 
-// `what` names the text in errors.
+// `what` names the text in errors; files it names are sought beside it.
 StatusOr<Scenario> ParseScenario(const std::string& text, std::string_view what);
 StatusOr<Scenario> ReadScenario(const std::string& path);
 

@@ -39,12 +39,13 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error("7"), ::testing::HasSubstr("must be a mapping"));
   EXPECT_THAT(error("shares: []"), ::testing::HasSubstr("1 to 64 shares"));
   EXPECT_THAT(error("shares: [{name: A, colour: red}]"), ::testing::HasSubstr("unknown key 'colour'"));
-  EXPECT_THAT(error("shares: [{name: A, mode: strict}]"), ::testing::HasSubstr("hard, soft or work-conserving"));
+  EXPECT_THAT(error("shares: [{name: A, mode: strict}]"), ::testing::HasSubstr("must be work-conserving, hard, soft"));
   EXPECT_THAT(error("shares: [{name: A, percent: 130}]"), ::testing::HasSubstr("percent must be a number"));
   EXPECT_THAT(error("shares: [{name: A}, {name: A}]"), ::testing::HasSubstr("two shares are called 'A'"));
   EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: Z, percent: 3}]}"),
               ::testing::HasSubstr("there is no share 'Z'"));
-  EXPECT_THAT(error("{shares: [{name: A}], events: [{at_ms: 3}]}"), ::testing::HasSubstr("needs set, kill or broker"));
+  EXPECT_THAT(error("{shares: [{name: A}], events: [{at_ms: 3}]}"),
+              ::testing::HasSubstr("needs set, kill, broker or fault"));
   EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: A, percent: 3, from_ms: 9, to_ms: 3}]}"),
               ::testing::HasSubstr("in this order"));
   EXPECT_EQ(ExitCodeFor(ReadScenario("/nonexistent").status()), ExitCode::kUsage);

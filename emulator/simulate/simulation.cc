@@ -1,7 +1,9 @@
 #include "emulator/simulate/simulation.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "emulator/engine/fault_rules.h"
 #include "emulator/simulate/calibrate.h"
 #include "ledger/pages.h"
 
@@ -22,8 +24,13 @@ uint64_t Middle(Range range) { return (range.least + range.most) / 2; }
 
 }  // namespace
 
-Simulation::Simulation(const GpuParameters& gpu, const Scenario& scenario)
-    : parameters_(gpu), scenario_(scenario), model_(gpu), random_(scenario.seed), now_(kStart) {}
+Simulation::Simulation(const GpuParameters& gpu, const Scenario& scenario, uint32_t compute_major)
+    : parameters_(gpu),
+      scenario_(scenario),
+      compute_major_(compute_major),
+      model_(gpu),
+      random_(scenario.seed),
+      now_(kStart) {}
 
 uint64_t Simulation::Draw(Range range) { return range.least + random_() % (range.most - range.least + 1); }
 
@@ -36,8 +43,18 @@ Status Simulation::Prepare() {
   result_.shares.resize(scenario_.shares.size());
   for (uint32_t i = 0; i < scenario_.shares.size(); ++i) {
     const ShareSpec& spec = scenario_.shares[i];
-    METE_ASSIGN_OR_RETURN(const Calibrated kernel, Calibrate(parameters_, spec.kernel_ms * 1e6, spec.blocks));
     Share share;
+    if (spec.workload.empty()) {
+      METE_ASSIGN_OR_RETURN(const Calibrated kernel, Calibrate(parameters_, spec.kernel_ms * 1e6, spec.blocks));
+      Step step;
+      step.work.kind = WorkKind::kKernel;
+      step.work.kernel = kernel.cost;
+      share.steps = {step};
+      result_.shares[i].kernel_ns = kernel.length_ns;
+    } else {
+      share.steps = spec.steps;
+      share.requests = true;
+    }
     share.limits = std::make_unique<ledger::LimitsPage>();
     share.ledger = std::make_unique<ledger::LedgerPage>();
     const uint8_t id[16] = {static_cast<uint8_t>(i)};
@@ -47,14 +64,19 @@ Status Simulation::Prepare() {
     share.limits->gpu[0].flags = ledger::kTracked;
     share.limits->gpu[0].memory_quota = ledger::kNoQuota;
     ledger::PublishCompute(*share.limits, *share.ledger, 0, spec.mode, spec.share, spec.weight, now_);
-    share.work.kind = WorkKind::kKernel;
-    share.work.kernel = kernel.cost;
     share.last_completion = kStart + spec.from_ns;
-    result_.shares[i].kernel_ns = kernel.length_ns;
     shares_.push_back(std::move(share));
     for (uint32_t p = 0; p < spec.processes; ++p) AddProcess(i);
   }
-  for (size_t i = 0; i < scenario_.events.size(); ++i) Plan(kStart + scenario_.events[i].at_ns, What::kScripted, i);
+  for (size_t i = 0; i < scenario_.events.size(); ++i) {
+    const EventSpec& event = scenario_.events[i];
+    uint64_t at = kStart + event.at_ns;
+    if (event.kind == EventKind::kFault && event.fault.probability > 0 && event.fault.probability < 1) {
+      const double uniform = (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53;
+      at += static_cast<uint64_t>(std::log(uniform) / std::log1p(-event.fault.probability) * 1e9);
+    }
+    if (at < kStart + scenario_.length_ns) Plan(at, What::kScripted, i);
+  }
   Plan(now_, What::kHeartbeat, 0);
   Plan(now_, What::kSample, 0);
   WakeBroker(now_);
@@ -73,10 +95,18 @@ void Simulation::AddProcess(uint32_t share) {
     process.streams.push_back(model_.AddStream(process.context));
     process_of_[process.streams.back()] = processes_.size();
   }
-  process.predicted_ns = ledger::kUnknownNs;
+  process.predicted_ns.assign(shares_[share].steps.size(), ledger::kUnknownNs);
+  process.measured.assign(shares_[share].steps.size(), false);
   if (spec.off_ns > 0) process.phase = random_() % (spec.on_ns + spec.off_ns);
   processes_.push_back(std::move(process));
-  PlanTry(processes_.size() - 1, kStart + spec.from_ns + random_() % 1'000'000);
+  const uint64_t begin = kStart + spec.from_ns + random_() % 1'000'000;
+  if (!shares_[share].requests) return PlanTry(processes_.size() - 1, begin);
+  processes_.back().try_at = UINT64_MAX;
+  if (spec.arrival.kind == ArrivalKind::kClosed) {
+    Plan(begin, What::kArrival, processes_.size() - 1);
+  } else {
+    PlanArrival(processes_.size() - 1, begin);
+  }
 }
 
 StatusOr<RunResult> Simulation::Run() {
@@ -100,6 +130,7 @@ StatusOr<RunResult> Simulation::Run() {
     timeline.longest_gap_ns = std::max(timeline.longest_gap_ns, end - std::min(end, shares_[i].last_completion));
     timeline.charged_ns = ledger::UsedNs(*shares_[i].ledger, 0, end);
     timeline.waits = shares_[i].ledger->gpu[0].waits.load();
+    for (const Process& process : processes_) timeline.alive += process.share == i && process.alive;
   }
   return result_;
 }
@@ -120,6 +151,7 @@ void Simulation::Handle(const Event& event) {
       Plan(now_ + kHeartbeatNs, What::kHeartbeat, 0);
       break;
     case What::kSample: Sample(); break;
+    case What::kArrival: Arrived(event.index); break;
     case What::kScripted: Scripted(event.index); break;
     case What::kDeath: Death(static_cast<uint32_t>(event.index), static_cast<uint32_t>(event.index >> 32)); break;
   }
@@ -147,8 +179,10 @@ void Simulation::Try(size_t index) {
   if (!process.alive || process.in_flight >= scenario_.shares[process.share].depth) return;  // a notice goes on
   uint64_t on_at = 0;
   if (!process.waiting && OffUntil(process, &on_at)) return PlanTry(index, on_at);
-  const auto predicted = static_cast<uint64_t>(process.predicted_ns);
-  if (!scenario_.gates) return LaunchOn(index, predicted);
+  if (shares_[process.share].requests && !NextStep(index)) return;
+  const auto predicted = static_cast<uint64_t>(process.predicted_ns[process.step]);
+  const bool kernel = shares_[process.share].steps[process.step].work.kind == WorkKind::kKernel;
+  if (!scenario_.gates || !kernel) return LaunchOn(index, predicted, false);
   Decision decision = ledger::TryStart(process.view, predicted, now_);
   if (decision.verdict == Verdict::kWait && !process.waiting) {
     process.waiting = true;
@@ -164,16 +198,17 @@ void Simulation::Try(size_t index) {
     process.waiting = false;
     ledger::EndWait(process.view, process.began_wait, now_);
   }
-  if (decision.verdict == Verdict::kGo) LaunchOn(index, predicted);
+  if (decision.verdict == Verdict::kGo) LaunchOn(index, predicted, true);
 }
 
-void Simulation::LaunchOn(size_t index, uint64_t predicted_ns) {
+void Simulation::LaunchOn(size_t index, uint64_t predicted_ns, bool gated) {
   Process& process = processes_[index];
   const StreamId stream = process.streams[process.next_stream++ % process.streams.size()];
   const uint64_t ahead = ledger::RestNs(*process.view.ledger, 0, now_);  // with this one
-  launches_[stream].push_back({now_, predicted_ns, std::max(ahead, predicted_ns)});
-  model_.Submit(now_, stream, shares_[process.share].work);
+  launches_[stream].push_back({now_, predicted_ns, std::max(ahead, predicted_ns), process.step, gated});
+  model_.Submit(now_, stream, shares_[process.share].steps[process.step].work);
   ++process.in_flight;
+  if (shares_[process.share].requests) ++process.step;
   PlanTry(index, now_ + scenario_.launch_ns);
 }
 
@@ -194,17 +229,82 @@ void Simulation::Notice(size_t index, StreamId stream) {
   ++share.completed;
   timeline.longest_gap_ns = std::max(timeline.longest_gap_ns, now_ - std::min(now_, share.last_completion));
   share.last_completion = now_;
-  if (scenario_.gates) {
+  if (launch.gated) {
     // What was predicted to be over after `ahead` was over after `took`: this launch's part of it is corrected by the
     // same ratio. Alone in flight that is its own duration; behind others it holds for short and long ones alike.
     const auto took = static_cast<double>(now_ - launch.at);
     const double learned = static_cast<double>(launch.predicted_ns) * took / static_cast<double>(launch.ahead_ns);
-    process.predicted_ns += (process.measured ? kLearning : 1) * (learned - process.predicted_ns);
-    process.measured = true;
+    double& predicted = process.predicted_ns[launch.step];
+    predicted += (process.measured[launch.step] ? kLearning : 1) * (learned - predicted);
+    process.measured[launch.step] = true;
     if (ledger::Finish(process.view, 1, launch.predicted_ns, now_)) Ring();
     WakeWaiters(process.share, ledger::Relieved(process.view, now_));
   }
+  if (process.in_flight == 0 && process.in_request && process.step == share.steps.size()) EndRequest(index);
   if (process.try_at == UINT64_MAX) PlanTry(index, now_);
+}
+
+// --- Requests of a workload ----------------------------------------------------------------------------------------
+
+void Simulation::PlanArrival(size_t index, uint64_t from_ns) {
+  const ArrivalSpec& arrival = scenario_.shares[processes_[index].share].arrival;
+  uint64_t wait = arrival.period_ns;
+  switch (arrival.kind) {
+    case ArrivalKind::kClosed: wait = arrival.think_ns; break;
+    case ArrivalKind::kEvery: break;
+    case ArrivalKind::kPoisson: {
+      const double uniform = (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53;
+      wait = static_cast<uint64_t>(-std::log(uniform) * static_cast<double>(arrival.period_ns));
+      break;
+    }
+    case ArrivalKind::kTrace: {
+      uint64_t& next = processes_[index].traced;
+      if (next == arrival.trace_ms.size()) return;
+      const uint64_t at = kStart + scenario_.shares[processes_[index].share].from_ns +
+                          static_cast<uint64_t>(arrival.trace_ms[next++] * 1e6);
+      return Plan(at, What::kArrival, index);
+    }
+  }
+  Plan(from_ns + wait, What::kArrival, index);
+}
+
+void Simulation::Arrived(size_t index) {
+  Process& process = processes_[index];
+  if (!process.alive) return;
+  process.arrivals.push_back(now_);
+  if (scenario_.shares[process.share].arrival.kind != ArrivalKind::kClosed) PlanArrival(index, now_);
+  if (process.try_at == UINT64_MAX) PlanTry(index, now_);
+}
+
+bool Simulation::NextStep(size_t index) {
+  Process& process = processes_[index];
+  const std::vector<Step>& steps = shares_[process.share].steps;
+  if (!process.in_request) {
+    if (process.arrivals.empty()) return false;
+    process.in_request = true;
+    process.arrived = process.arrivals.front();
+    process.arrivals.pop_front();
+    process.step = 0;
+  }
+  if (process.step == steps.size()) {
+    if (process.in_flight > 0) return false;  // its last notice ends the request
+    EndRequest(index);
+    if (process.try_at == UINT64_MAX) PlanTry(index, now_);
+    return false;
+  }
+  const Step& step = steps[process.step];
+  if (step.host_ns == 0) return true;
+  if (process.in_flight > 0) return false;  // the host waits first
+  ++process.step;
+  PlanTry(index, now_ + step.host_ns);
+  return false;
+}
+
+void Simulation::EndRequest(size_t index) {
+  Process& process = processes_[index];
+  process.in_request = false;
+  result_.shares[process.share].requests.push_back({process.arrived - kStart, now_ - kStart});
+  if (scenario_.shares[process.share].arrival.kind == ArrivalKind::kClosed) PlanArrival(index, now_);
 }
 
 void Simulation::Sample() {
@@ -274,6 +374,7 @@ void Simulation::Scripted(size_t index) {
     case EventKind::kKill:
       if (!Kill(event)) Plan(now_ + kKillPollNs, What::kScripted, index);
       break;
+    case EventKind::kFault: Fault(event); break;
     case EventKind::kStopBroker: broker_alive_ = false; break;
     case EventKind::kStartBroker: {
       broker_alive_ = true;
@@ -295,15 +396,67 @@ bool Simulation::Kill(const EventSpec& event) {
     if (process.alive && (!open || process.in_flight == 0)) return false;
     if (!process.alive) return true;
     ++result_.kills;
-    shares_[process.share].gone_gpu_ns += model_.ContextBusyNs(process.context);
-    model_.RemoveContext(now_, process.context);
-    process.alive = false;
-    process.waiting = false;
-    ++process.token;
-    Plan(now_ + kDeathNs, What::kDeath, (uint64_t{process.view.slot} << 32) | process.share);
+    KillProcess(process);
     return true;
   }
   return true;
+}
+
+void Simulation::KillProcess(Process& process) {
+  shares_[process.share].gone_gpu_ns += model_.ContextBusyNs(process.context);
+  model_.RemoveContext(now_, process.context);
+  process.alive = false;
+  process.waiting = false;
+  ++process.token;
+  Plan(now_ + kDeathNs, What::kDeath, (uint64_t{process.view.slot} << 32) | process.share);
+}
+
+// --- Faults --------------------------------------------------------------------------------------------------------
+
+void Simulation::Fault(const EventSpec& event) {
+  if (lost_ && !event.clear) return;
+  ++result_.faults;
+  if (event.clear) {
+    lost_ = false;
+    clock_ = memory_ = 1;
+    model_.SetSpeed(now_, 1, 1);
+    model_.SetHung(now_, 0, false);
+    return;
+  }
+  switch (event.fault.kind) {
+    case FaultKind::kThrottle: model_.SetSpeed(now_, clock_ = event.fault.factor, memory_); break;
+    case FaultKind::kSlowMemory: model_.SetSpeed(now_, clock_, memory_ = event.fault.factor); break;
+    case FaultKind::kHang: model_.SetHung(now_, 0, true); break;
+    case FaultKind::kXid: HurtByXid(event, event.fault.xid); break;
+    default:  // lost, off-bus
+      lost_ = true;
+      for (Process& process : processes_) {
+        if (process.alive) KillProcess(process);
+      }
+  }
+}
+
+void Simulation::HurtByXid(const EventSpec& event, uint32_t xid) {
+  const XidRule& rule = BuiltInXidRules().at(xid);
+  if (rule.effect == XidRule::Effect::kLost) lost_ = true;
+  if (!rule.followed.empty() && compute_major_ >= 8) {
+    for (const uint32_t following : rule.followed) HurtByXid(event, following);
+    return;
+  }
+  const ContextId executing = model_.ActiveContext();
+  for (Process& process : processes_) {
+    if (!process.alive) continue;
+    bool hurt = false;
+    switch (rule.hurts) {
+      case XidRule::Hurts::kNobody: break;
+      case XidRule::Hurts::kProcess:
+        hurt = event.of_share ? process.share == event.share : process.context == executing;
+        break;
+      case XidRule::Hurts::kBusy: hurt = !model_.ContextIdle(process.context); break;
+      case XidRule::Hurts::kGpu: hurt = true; break;
+    }
+    if (hurt) KillProcess(process);
+  }
 }
 
 void Simulation::Death(uint32_t share, uint32_t slot) {

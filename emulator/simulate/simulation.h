@@ -29,22 +29,28 @@ struct ShareTimeline {              // index i: at i * kSampleNs
   uint64_t charged_ns = 0;          // by the ledger
   uint64_t waits = 0;
   double kernel_ns = 0;  // as calibrated
+  struct Request {
+    uint64_t arrived_ns, ended_ns;
+  };
+  std::vector<Request> requests;  // of a workload, ended ones
+  uint64_t alive = 0;             // processes at the end
 };
 
 struct RunResult {
   std::vector<ShareTimeline> shares;
   GpuCounters counters;
-  uint64_t broker_steps = 0, doorbells = 0, kills = 0;
+  uint64_t broker_steps = 0, doorbells = 0, kills = 0, faults = 0;
 };
 
 class Simulation {
  public:
   // Every share of `scenario` must have its kernel set (see Cases).
-  Simulation(const GpuParameters& gpu, const Scenario& scenario);
+  // `compute_major`: of the board's compute capability; some Xids mean more to newer boards.
+  Simulation(const GpuParameters& gpu, const Scenario& scenario, uint32_t compute_major = 8);
   StatusOr<RunResult> Run();
 
  private:
-  enum class What { kTry, kNotice, kBrokerWake, kHeartbeat, kSample, kScripted, kDeath };
+  enum class What { kTry, kNotice, kBrokerWake, kHeartbeat, kSample, kScripted, kDeath, kArrival };
   struct Event {
     uint64_t at;
     uint64_t order;  // equal instants keep the order in which they were planned
@@ -55,6 +61,8 @@ class Simulation {
   };
   struct Launch {
     uint64_t at, predicted_ns, ahead_ns;
+    size_t step;
+    bool gated;
   };
   struct Process {
     uint32_t share = 0;
@@ -62,14 +70,21 @@ class Simulation {
     ContextId context = 0;
     std::vector<StreamId> streams;
     uint32_t next_stream = 0, in_flight = 0;
-    bool alive = true, waiting = false, measured = false;
+    bool alive = true, waiting = false;
     uint64_t began_wait = 0, try_at = 0, token = 0, last_notice = 0, phase = 0;
-    double predicted_ns = 0;
+    std::vector<double> predicted_ns;  // by step
+    std::vector<bool> measured;
+    // Of a workload: requests that wait for their turn, and the one under way.
+    std::deque<uint64_t> arrivals;
+    bool in_request = false;
+    uint64_t arrived = 0, traced = 0;
+    size_t step = 0;
   };
   struct Share {
     std::unique_ptr<ledger::LimitsPage> limits;
     std::unique_ptr<ledger::LedgerPage> ledger;
-    Work work;
+    std::vector<Step> steps;
+    bool requests = false;  // of a workload; else one kernel again and again
     uint64_t completed = 0, last_completion = 0, gone_gpu_ns = 0;
   };
 
@@ -82,7 +97,11 @@ class Simulation {
   void PlanTry(size_t process, uint64_t at);
   void Try(size_t process);
   bool OffUntil(const Process& process, uint64_t* on_at) const;
-  void LaunchOn(size_t process, uint64_t predicted_ns);
+  void LaunchOn(size_t process, uint64_t predicted_ns, bool gated);
+  bool NextStep(size_t process);  // false: nothing to launch now
+  void PlanArrival(size_t process, uint64_t from_ns);
+  void Arrived(size_t process);
+  void EndRequest(size_t process);
   void Notice(size_t process, StreamId stream);
   void Completed(const Completion& done);
   void Sample();
@@ -93,15 +112,20 @@ class Simulation {
   void WakeWaiters(uint32_t share, size_t most = SIZE_MAX);
   void Scripted(size_t index);
   bool Kill(const EventSpec& event);
+  void KillProcess(Process& process);
+  void Fault(const EventSpec& event);
+  void HurtByXid(const EventSpec& event, uint32_t xid);
   void Death(uint32_t share, uint32_t slot);
 
   const GpuParameters parameters_;
   const Scenario scenario_;
+  const uint32_t compute_major_;
   GpuModel model_;
   ledger::Arbiter arbiter_;
   std::mt19937_64 random_;
   uint64_t now_, order_ = 0, broker_at_ = UINT64_MAX, broker_token_ = 0;
-  bool broker_alive_ = true;
+  bool broker_alive_ = true, lost_ = false;
+  double clock_ = 1, memory_ = 1;
   std::vector<Share> shares_;
   std::vector<Process> processes_;
   std::vector<uint64_t> unseen_deaths_;  // while the broker is down
