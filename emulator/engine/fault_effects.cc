@@ -72,7 +72,8 @@ void Engine::Publish(uint32_t gpu, uint32_t type, uint32_t xid, uint32_t pid, ui
     logged_ = 0;
   }
   if (++logged_ > kMostLines) return;
-  const std::string bus = std::string(gpus_[gpu]->info.pci_bus_id).substr(4, 10);
+  std::string bus = gpus_[gpu]->info.pci_bus_id;  // "00000000:0F:00.0" is written as 0000:0F:00 there
+  if (bus.size() == 16) bus = bus.substr(4, 10);
   const auto rule = BuiltInXidRules().find(xid);
   log::Warn("NVRM: Xid (PCI:{}): {}, pid={}, {}", bus, xid, pid != 0 ? std::to_string(pid) : "'<unknown>'",
             rule == BuiltInXidRules().end() ? "" : rule->second.mnemonic);
