@@ -9,6 +9,7 @@ namespace mete::gpu::embedded {
 extern const std::string_view kBoards;
 extern const std::string_view kPromises;
 extern const std::string_view kMechanisms;
+extern const std::string_view kMig;
 
 }  // namespace mete::gpu::embedded
 

@@ -1,4 +1,4 @@
-// data/mig.yaml is not compiled in yet; this test keeps it true to its own rules until it is.
+// Keeps data/mig.yaml true to its own rules and to the board catalogue, and the reader true to the table.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "gpu/catalogue.h"
+#include "gpu/mig.h"
 #include "gpu/yaml_reader.h"
 
 namespace mete::gpu {
@@ -100,6 +101,39 @@ TEST(MigData, EveryTableFollowsTheRules) {
   }
   boards.Finish();
   EXPECT_TRUE(problem.ok()) << problem.status();
+}
+
+TEST(MigData, IsReadAsItStands) {
+  const MigTables& tables = MigTables::BuiltIn();
+  EXPECT_EQ(tables.Find("t4"), nullptr);
+  const MigBoard* board = tables.Find("a100-sxm4-40gb");
+  ASSERT_NE(board, nullptr);
+  const MigProfile* profile = board->Find("3G.20GB");
+  ASSERT_NE(profile, nullptr);
+  EXPECT_EQ(board->FindById(9), profile);
+  EXPECT_EQ(profile->memory.count, 19968 * kMiB);
+  EXPECT_EQ(profile->starts, (std::vector<int>{0, 4}));
+  EXPECT_EQ(profile->compute.back().name, "3g.20gb");
+  EXPECT_EQ(board->InstanceId(*profile, 4), 2u);
+  EXPECT_EQ(board->InstanceId(*board->Find("1g.5gb"), 6), 13u);
+  EXPECT_EQ(board->Find("9g.90gb"), nullptr);
+  EXPECT_EQ(tables.Find("a100-sxm4-80gb")->Find("7g.79gb"), tables.Find("a100-sxm4-80gb")->Find("7g.80gb"));
+}
+
+TEST(MigData, ABrokenTableIsRefusedWhole) {
+  std::string text = ReadData("mig.yaml");
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"{start: 0, size: 1}", "{start: 0, size: 2}"},
+                                                        {"nsmi_profile_id: 21", "nsmi_profile_id: 14"},
+                                                        {"gi_id_base: {4: 0, 2: 1, 1: 3}", "gi_id_base: {4: 0, 2: 1}"},
+                                                        {"names: [mig-guide, mig-parted]", "names: [nobody]"},
+                                                        {"starts: [0, 1]", "starts: [0, 2]"},
+                                                        {"copy_engines: 1", "copy_engine: 1"}}) {
+    std::string broken = text;
+    ASSERT_NE(broken.find(from), std::string::npos) << from;
+    broken.replace(broken.find(from), from.size(), to);
+    EXPECT_EQ(ExitCodeFor(MigTables::Parse(broken).status()), ExitCode::kUsage) << from;
+  }
 }
 
 }  // namespace
