@@ -69,7 +69,7 @@ if(GTest_FOUND)
 endif()
 set_target_properties(mete_pch mete_pch_test PROPERTIES EXCLUDE_FROM_ALL ON)
 
-set(METE_BUILT_ON_BASE mete_base mete_gpu mete_nvml mete_plan mete_mechanism mete_share mete_cli mete_load mete_emulator_engine mete_simulate)
+set(METE_BUILT_ON_BASE mete_base mete_gpu mete_nvml mete_plan mete_plan_experiment mete_mechanism mete_share mete_cli mete_load mete_emulator_engine mete_simulate)
 function(mete_precompile NAME PCH)
   foreach(dependency IN LISTS ARGN)
     if(dependency IN_LIST METE_BUILT_ON_BASE)

@@ -1,0 +1,22 @@
+// Whether one mechanism has room on one GPU for a request, and what it would give. Pure; any thread.
+#ifndef METE_PLAN_CHOICE_ROOM_H_
+#define METE_PLAN_CHOICE_ROOM_H_
+
+#include <string>
+
+#include "plan/choice.h"
+
+namespace mete::plan {
+
+struct Room {
+  std::string gives;   // "3g.20gb at 4"
+  std::string remark;  // what a person should know: a mode to switch, a profile larger than its name suggests
+  double cost = 0;     // among GPUs of one mechanism: what the choice takes from later requests
+};
+
+// Refused, saying who holds what and what would fit.
+StatusOr<Room> RoomFor(gpu::Mechanism mechanism, const Ask& ask, const GpuView& gpu);
+
+}  // namespace mete::plan
+
+#endif  // METE_PLAN_CHOICE_ROOM_H_

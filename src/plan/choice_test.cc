@@ -1,0 +1,197 @@
+#include "plan/choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mete::plan {
+namespace {
+
+using gpu::Mechanism;
+using gpu::Promise;
+using ::testing::HasSubstr;
+using Verdict = Reason::Verdict;
+
+// What every mechanism can here, by the promise table: all built, conditions as on a plain node.
+std::vector<WayView> Ways(const std::map<Mechanism, std::string>& impossible) {
+  std::vector<WayView> ways;
+  for (const gpu::Variant& variant : gpu::PromiseTable::BuiltIn().variants()) {
+    WayView way;
+    way.variant = &variant;
+    const bool built = variant.mechanism != Mechanism::kMps && variant.mechanism != Mechanism::kVgpu;
+    way.standing = built ? WayView::Standing::kSupported : WayView::Standing::kNotBuilt;
+    if (const auto why = impossible.find(variant.mechanism); why != impossible.end()) {
+      way.standing = WayView::Standing::kNotPossible;
+      way.why = why->second;
+    }
+    for (const Promise promise : gpu::Promises()) {
+      const gpu::Verdict& verdict = variant.Of(promise);
+      Keeps keeps = verdict.value == gpu::Value::kYes       ? Keeps::kAlways
+                    : verdict.value == gpu::Value::kCapOnly ? Keeps::kWhileAllGranted
+                                                            : Keeps::kNot;
+      if (verdict.condition == gpu::Condition::kInForce) keeps = Keeps::kWhileInForce;
+      way.promises.push_back({promise, keeps, verdict.why});
+    }
+    ways.push_back(way);
+  }
+  return ways;
+}
+
+GpuView A100(uint32_t index = 0, bool mig_on = true) {
+  GpuView view;
+  view.occupancy.index = index;
+  view.occupancy.uuid = fmt::format("GPU-a000000{}-0000-0000-0000-000000000000", index);
+  view.occupancy.name = "NVIDIA A100-SXM4-40GB";
+  view.occupancy.total = Bytes{40 * kGiB};
+  view.occupancy.reserved = Bytes{kGiB / 2};
+  view.occupancy.mig_enabled = mig_on;
+  view.mig = gpu::MigTables::BuiltIn().Find("a100-sxm4-40gb");
+  view.mig_needs_reset = true;
+  const std::string on = "MIG is on";
+  view.ways = mig_on ? Ways({{Mechanism::kIntercept, on},
+                             {Mechanism::kTimeSlicing, on + ": time slices have no effect"},
+                             {Mechanism::kExclusive, on}})
+                     : Ways({});
+  return view;
+}
+
+GpuView T4(uint32_t index = 0) {
+  GpuView view;
+  view.occupancy.index = index;
+  view.occupancy.uuid = fmt::format("GPU-b000000{}-0000-0000-0000-000000000000", index);
+  view.occupancy.name = "Tesla T4";
+  view.occupancy.total = Bytes{15 * kGiB};
+  view.ways = Ways({{Mechanism::kMig, "it has no MIG (compute capability 7.5 < 8.0)"}});
+  return view;
+}
+
+Ask Wants(std::vector<Promise> need, std::optional<uint64_t> gib = {}) {
+  Ask ask;
+  ask.request.share = "a";
+  ask.need = std::move(need);
+  if (gib) ask.request.memory = Bytes{*gib * kGiB};
+  return ask;
+}
+
+const Reason& Chosen(const Choice& choice) { return choice.reasons[choice.chosen.at(0)]; }
+
+TEST(Choice, TakesTheCheapestThatKeepsWhatIsAsked) {
+  const Choice plain = Choose(Wants({}, 8), {A100(0, false), T4(1)});
+  ASSERT_TRUE(plain.status.ok()) << plain.status;
+  EXPECT_EQ(plain.mechanism, Mechanism::kIntercept);
+  EXPECT_EQ(Chosen(plain).gpu, 1u) << "the GPU that is left with the least";
+  EXPECT_EQ(Chosen(plain).promises[0].holds, PromiseReason::Holds::kLiftedByBook);
+
+  const Choice outside = Choose(Wants({Promise::kEnforcedOutside}), {T4()});
+  ASSERT_TRUE(outside.status.ok()) << outside.status;
+  EXPECT_EQ(outside.mechanism, Mechanism::kTimeSlicing);
+  // Every GPU × variant is accounted for.
+  EXPECT_EQ(plain.reasons.size(), 2 * gpu::PromiseTable::BuiltIn().variants().size());
+}
+
+TEST(Choice, FaultContainmentIsMig) {
+  const Choice four = Choose(Wants({Promise::kFaultContainment}, 4), {A100()});
+  ASSERT_TRUE(four.status.ok()) << four.status;
+  EXPECT_EQ(four.mechanism, Mechanism::kMig);
+  EXPECT_THAT(Chosen(four).gives, HasSubstr("1g.5gb at "));
+  const Choice five = Choose(Wants({Promise::kFaultContainment}, 5), {A100()});
+  EXPECT_THAT(Chosen(five).gives, HasSubstr("1g.10gb at "));
+  EXPECT_THAT(Chosen(five).why, HasSubstr("1g.5gb holds only 4864 MiB, less than 5 GiB"));
+  // Off: it can be switched on while the GPU is idle, and that is said.
+  const Choice off = Choose(Wants({Promise::kFaultContainment}, 4), {A100(0, false)});
+  ASSERT_TRUE(off.status.ok()) << off.status;
+  EXPECT_THAT(Chosen(off).why, HasSubstr("MIG must be switched on first, with a reset"));
+}
+
+TEST(Choice, RefusesWithPromiseGpuReasonAndTheNearest) {
+  const Choice choice = Choose(Wants({Promise::kFaultContainment}), {T4()});
+  ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
+  const std::string text = Message(choice.status);
+  EXPECT_THAT(text, HasSubstr("fault-containment cannot be kept"));
+  EXPECT_THAT(text, HasSubstr("GPU 0 (Tesla T4)"));
+  EXPECT_THAT(text, HasSubstr("mig cannot: it has no MIG (compute capability 7.5 < 8.0)"));
+  EXPECT_THAT(text, HasSubstr("intercept does not keep fault-containment: separate contexts confine program faults"));
+  EXPECT_THAT(text, HasSubstr("nearest: without --need fault-containment would get"));
+}
+
+TEST(Choice, RefusesMoreMemoryThanThereIs) {
+  const Choice choice = Choose(Wants({}, 400), {A100(0, false), T4(1)});
+  ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(choice.status), HasSubstr("7g.40gb holds 40192 MiB"));
+  EXPECT_EQ(choice.nearest, "--memory 40448MiB would get 39.5 GiB by intercept on GPU 0");
+}
+
+TEST(Choice, AnEighthSmallInstanceIsRefused) {
+  GpuView gpu = A100();
+  for (int i = 0; i < 7; ++i) gpu.instances.push_back({"1g.5gb", i, "", "t" + std::to_string(i)});
+  const Choice choice = Choose(Wants({Promise::kFaultContainment}, 4), {gpu});
+  ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(choice.status), HasSubstr("has no place for 1g.5gb"));
+  gpu.instances[3].tenant.clear();
+  const Choice adopted = Choose(Wants({Promise::kFaultContainment}, 4), {gpu});
+  ASSERT_TRUE(adopted.status.ok()) << adopted.status;
+  EXPECT_EQ(Chosen(adopted).gives, "1g.5gb at 3, which is there and free");
+}
+
+TEST(Choice, TimeSlicingIsRefusedOnMigAndBesideAPromise) {
+  Ask ask = Wants({});
+  ask.request.via = "time-slicing";
+  const Choice on_mig = Choose(ask, {A100()});
+  ASSERT_EQ(ExitCodeFor(on_mig.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(on_mig.status), HasSubstr("time slices have no effect"));
+  GpuView gpu = T4();
+  gpu.occupancy.holdings = {{"team", Bytes{8 * kGiB}, std::nullopt, {}}};
+  const Choice beside = Choose(ask, {gpu});
+  ASSERT_EQ(ExitCodeFor(beside.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(beside.status), HasSubstr("share team was promised a part of it"));
+  EXPECT_THAT(beside.nearest, HasSubstr("without --via time-slicing"));
+}
+
+TEST(Choice, ExclusiveOnlyWhenTheWholeGpuIsAsked) {
+  Ask ask = Wants({});
+  ask.request.gpus_given = true;
+  const Choice whole = Choose(ask, {T4()});
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  EXPECT_EQ(whole.mechanism, Mechanism::kExclusive);
+  GpuView busy = T4();
+  busy.occupancy.holdings = {{"team", std::nullopt, std::nullopt, {}}};
+  const Choice refused = Choose(ask, {busy});
+  ASSERT_EQ(ExitCodeFor(refused.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(refused.status), HasSubstr("share team use it"));
+  const Choice isolated = Choose(Wants({Promise::kBandwidthIsolation}), {T4()});
+  EXPECT_THAT(isolated.nearest, HasSubstr("without --need bandwidth-isolation"));
+}
+
+TEST(Choice, AForeignProcessEndsWhatTheBookLifts) {
+  GpuView gpu = T4();
+  gpu.occupancy.foreigners = {{71, "python3", Bytes{kGiB}}};
+  const Choice choice = Choose(Wants({}, 4), {gpu});
+  ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(choice.status), HasSubstr("a cap only, because process 71, of no share, uses the GPU"));
+}
+
+TEST(Choice, SeveralGpusByOneMechanism) {
+  Ask ask = Wants({}, 4);
+  ask.request.gpus = 2;
+  ask.request.gpus_given = true;
+  EXPECT_EQ(Choose(ask, {T4(0), T4(1), A100(2, false)}).chosen.size(), 2u);
+  const Choice one = Choose(ask, {T4(0), A100(1, true)});
+  ASSERT_EQ(ExitCodeFor(one.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(one.status), HasSubstr("a CUDA process opens one MIG instance only"));
+  EXPECT_EQ(one.nearest, "--gpus 1 would get 4 GiB by intercept on GPU 0");
+}
+
+TEST(Choice, WrongLinesAreUsage) {
+  Ask ask = Wants({});
+  ask.request.via = "magic";
+  EXPECT_EQ(ExitCodeFor(Choose(ask, {T4()}).status), ExitCode::kUsage);
+  ask = Wants({});
+  ask.request.gpu = "7";
+  EXPECT_EQ(ExitCodeFor(Choose(ask, {T4()}).status), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(Choose(Wants({}), {}).status), ExitCode::kLacks);
+  EXPECT_EQ(ParseNeed("fault-containment,memory-quota")->size(), 2u);
+  EXPECT_FALSE(ParseNeed("fault-containment,").ok());
+  EXPECT_FALSE(ParseNeed("happiness").ok());
+}
+
+}  // namespace
+}  // namespace mete::plan
