@@ -22,6 +22,7 @@ void Block::Start(RunState* state, uint64_t block_index, uint32_t shared_bytes) 
   shared.assign(shared_bytes, 0);
   std::fill(std::begin(arrived), std::end(arrived), 0);
   std::fill(std::begin(expected), std::end(expected), 0);
+  std::fill(std::begin(votes), std::end(votes), 0);
   live_threads = ThreadsOf(launch);
   released = 0;
   next_ = 0;
@@ -42,6 +43,7 @@ void Block::StartOneWarp(RunState* state, uint64_t block_index, uint32_t shared_
   shared.assign(shared_bytes, 0);
   std::fill(std::begin(arrived), std::end(arrived), 0);
   std::fill(std::begin(expected), std::end(expected), 0);
+  std::fill(std::begin(votes), std::end(votes), 0);
   const uint32_t threads = ThreadsOf(launch);
   live_threads = LanesOf(threads, warp);
   released = 0;
@@ -89,12 +91,14 @@ void Block::ThreadsExit(uint64_t threads) {
 void Block::CheckRelease(uint32_t barrier) {
   const uint64_t needed = expected[barrier] != 0 && whole ? expected[barrier] : live_threads;
   if (arrived[barrier] < needed) return;
+  const uint64_t all = arrived[barrier], yes = votes[barrier];
   arrived[barrier] = 0;
   expected[barrier] = 0;
+  votes[barrier] = 0;
   ++released;
   uint64_t at = 0;
   for (const Warp& warp : warps) at = std::max(at, warp.now);
-  for (Warp& warp : warps) warp.ReleaseBarrier(barrier, at);
+  for (Warp& warp : warps) warp.ReleaseBarrier(barrier, at, yes, all);
 }
 
 uint64_t Block::CriticalCycles() const {

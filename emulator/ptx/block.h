@@ -23,6 +23,7 @@ struct Block {
   uint64_t live_threads = 0;
   uint64_t arrived[kBarriers] = {};
   uint64_t expected[kBarriers] = {};  // 0: every live thread
+  uint64_t votes[kBarriers] = {};     // threads that arrived with their predicate set
   uint64_t released = 0;              // barriers released so far: progress
   bool whole = true;                  // false: only some warps run, and barriers do not hold them
 
@@ -32,6 +33,7 @@ struct Block {
   // Runs until done, or until about `quantum` warp instructions have been issued.
   BlockStop Execute(uint64_t quantum);
   void Arrive(uint32_t barrier, uint64_t threads, uint64_t expected_threads);
+  void Vote(uint32_t barrier, uint64_t threads) { votes[barrier] += threads; }  // before Arrive
   void ThreadsExit(uint64_t threads);
   uint64_t CriticalCycles() const;
   uint64_t Instructions() const;  // warp instructions issued

@@ -1,6 +1,7 @@
 #include "emulator/ptx/body.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace mete::emulator::ptx {
@@ -9,34 +10,7 @@ namespace {
 constexpr int kMaximumDepth = 64;
 constexpr uint64_t kMaximumLocal = 512 * 1024;
 constexpr uint32_t kMaximumArea = 64 * 1024;
-constexpr size_t kMaximumCode = 4'000'000;
-
-bool IsSpecialName(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"%tid",
-                                                "%ntid",
-                                                "%ctaid",
-                                                "%nctaid",
-                                                "%laneid",
-                                                "%warpid",
-                                                "%nwarpid",
-                                                "%smid",
-                                                "%nsmid",
-                                                "%gridid",
-                                                "%clock",
-                                                "%clock_hi",
-                                                "%clock64",
-                                                "%globaltimer",
-                                                "%globaltimer_lo",
-                                                "%globaltimer_hi",
-                                                "%lanemask_eq",
-                                                "%lanemask_le",
-                                                "%lanemask_lt",
-                                                "%lanemask_ge",
-                                                "%lanemask_gt",
-                                                "%dynamic_smem_size",
-                                                "%total_smem_size"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
+constexpr size_t kMaximumCode = 4'000'000, kMaximumModifiers = 24;
 
 }  // namespace
 
@@ -111,6 +85,7 @@ bool Body::DeclareVariables(Space space) {
         return Fail(d.name, "'" + std::string(d.name.text) + "' is larger than a block's shared memory");
       name.kind = Name::Kind::kShared;
       name.index = parser_->AddShared(d, false);
+      program_->shared_used.push_back(name.index);  // it is the function's, named or not
     } else if (space == Space::kLocal) {
       name.kind = Name::Kind::kLocal;
       local_bytes_ = (local_bytes_ + d.alignment - 1) / d.alignment * d.alignment;
@@ -199,7 +174,7 @@ bool Body::ParseOperand(Operand* o) {
     o->type = found->type;
     if (found->slot == 0) found->slot = AllocateSlot(LaneBytes(found->type));
     o->slot = found->slot;
-  } else if (IsSpecialName(token.text)) {
+  } else if (IsSpecial(token.text)) {
     o->kind = OperandKind::kSpecial;
     if (parser_->Peek().kind == TokenKind::kDirective) o->name += std::string(parser_->Take().text);
   } else if (token.text[0] == '%') {
@@ -220,68 +195,6 @@ bool Body::ParseOperand(Operand* o) {
   return !parser_->failed();
 }
 
-// call{.uni} (results), function, (arguments);
-bool Body::ParseCall(Statement* s) {
-  TakeModifier(*s, ".uni");
-  if (!NoMoreModifiers(*s)) return false;
-  const auto list = [&](std::vector<Operand>* into) {
-    if (!parser_->Expect("(")) return false;
-    if (parser_->TakeIf(")")) return true;
-    do {
-      Operand o;
-      if (!ParseOperand(&o)) return false;
-      into->push_back(std::move(o));
-    } while (parser_->TakeIf(","));
-    return parser_->Expect(")");
-  };
-  std::vector<Operand> results, arguments;
-  if (parser_->Peek().Is("(")) {
-    if (!list(&results) || !parser_->Expect(",")) return false;
-  }
-  Token name;
-  if (!parser_->TakeName(&name, "the function to call")) return false;
-  if (Find(std::string(name.text)) != nullptr) return Fail(name, "calls through a register are not supported");
-  if (parser_->TakeIf(",")) {
-    if (!list(&arguments)) return false;
-    if (parser_->TakeIf(",")) return Fail(name, "calls through a prototype are not supported");
-  }
-  const auto function = parser_->function_names().find(std::string(name.text));
-  if (function == parser_->function_names().end())
-    return Fail(name, "unresolved extern function '" + std::string(name.text) + "'");
-  const Signature& signature = parser_->signature(function->second);
-  if (parser_->module().functions()[function->second].is_entry) return Fail(name, "a kernel cannot be called");
-  if (results.size() != signature.returns.size() || arguments.size() != signature.arguments.size()) {
-    return Fail(name, "'" + std::string(name.text) + "' takes " + std::to_string(signature.arguments.size()) +
-                          " arguments and gives " + std::to_string(signature.returns.size()) + " results");
-  }
-  parser_->NoteCall(function->second, name);
-  Call call;
-  call.function = function->second;
-  const auto copies = [&](const std::vector<Operand>& operands, const std::vector<Parameter>& parameters, bool in,
-                          std::vector<CallCopy>* out) {
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const Name* place = Find(operands[i].name);
-      if (place == nullptr || place->kind != Name::Kind::kParameter || place->own)
-        return Fail(operands[i].where, "expected a .param variable of this function");
-      if (place->bytes < parameters[i].size)
-        return Fail(operands[i].where, "this .param variable is smaller than the callee's");
-      out->push_back(in ? CallCopy{place->index, parameters[i].offset, parameters[i].size}
-                        : CallCopy{parameters[i].offset, place->index, parameters[i].size});
-    }
-    return true;
-  };
-  if (!copies(arguments, signature.arguments, true, &call.arguments) ||
-      !copies(results, signature.returns, false, &call.results))
-    return false;
-  Instruction in;
-  in.kind = Kind::kCall;
-  in.instruction_class = kControl;
-  in.target = static_cast<uint32_t>(program_->calls.size());
-  program_->calls.push_back(std::move(call));
-  Emit(*s, in);
-  return parser_->Expect(";");
-}
-
 bool Body::ParseStatement() {
   Statement s;
   s.where = parser_->Peek();
@@ -297,6 +210,8 @@ bool Body::ParseStatement() {
   Token opcode;
   if (!parser_->TakeName(&opcode, "an instruction")) return false;
   if (s.guard == kZeroSlot && parser_->TakeIf(":")) {
+    const Token& next = parser_->Peek();
+    if (next.Is(".callprototype") || next.Is(".calltargets") || next.Is(".branchtargets")) return LabelledTable(opcode);
     if (!labels_.emplace(std::string(opcode.text), static_cast<uint32_t>(program_->code.size())).second) {
       return Fail(opcode, "label '" + std::string(opcode.text) + "' stands twice");
     }
@@ -304,11 +219,16 @@ bool Body::ParseStatement() {
   }
   s.where = opcode;
   s.opcode = opcode.text;
-  while (parser_->Peek().kind == TokenKind::kDirective) s.modifiers.push_back(parser_->Take().text);
+  while (parser_->Peek().kind == TokenKind::kDirective) {
+    s.modifiers.push_back(parser_->Take().text);
+    if (s.modifiers.size() > kMaximumModifiers) return Fail(opcode, "too many modifiers");
+  }
   if (program_->code.size() > kMaximumCode) return Fail(opcode, "function too long");
   if (s.opcode == "call") return ParseCall(&s);
   const auto decoder = Decoders().find(s.opcode);
   if (decoder == Decoders().end()) return Fail(opcode, "unknown opcode '" + std::string(s.opcode) + "'");
+  if (decoder->second.decode == &Body::NotSupported) return NotSupported(s);
+  if (decoder->second.has_needs && !TargetHas(s)) return false;
   if (!parser_->Peek().Is(";")) {
     do {
       Operand o;
@@ -317,7 +237,7 @@ bool Body::ParseStatement() {
     } while (parser_->TakeIf(","));
   }
   if (!parser_->Expect(";")) return false;
-  return (this->*decoder->second)(s);
+  return (this->*decoder->second.decode)(s);
 }
 
 bool Body::Block() {
@@ -359,40 +279,59 @@ bool Body::Parse(Function* function) {
   is_entry_ = function->is_entry;
   scopes_.emplace_back();
   const Signature& signature = parser_->signature(function_);
-  const auto declare = [&](const std::vector<Parameter>& parameters) {
-    for (const Parameter& p : parameters) {
-      Name name;
-      name.kind = Name::Kind::kParameter;
-      name.index = p.offset;
-      name.bytes = p.size;
-      name.own = true;
-      scopes_.back().names[p.name] = name;
-    }
-  };
-  declare(signature.arguments);
-  declare(signature.returns);
   area_bytes_ = is_entry_ ? 0 : (signature.area_bytes + 15) / 16 * 16;
+  program_->shape = ShapeOf(signature);
+  if (!DeclareSignature()) return false;
   return Block() && Finish(function);
 }
 
+// Own parameters: .param ones are places in the area (or, of an entry, in the launch's buffer), .reg ones are registers
+// that are loaded from there first of all, and stored there by every return.
+bool Body::DeclareSignature() {
+  const Signature& signature = parser_->signature(function_);
+  Statement entry;
+  entry.where = name_;
+  const auto declare = [&](const std::vector<Parameter>& parameters, const std::vector<Type>& registers, bool load) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& p = parameters[i];
+      Name name;
+      if (registers[i] == Type::kNone) {
+        name.kind = Name::Kind::kParameter;
+        name.index = p.offset;
+        name.bytes = p.size;
+        name.own = true;
+      } else {
+        name.type = registers[i];
+        name.slot = AllocateSlot(LaneBytes(name.type));
+        if (load) MoveInArea(entry, true, name.type, p.offset, name.slot, LaneBytes(name.type));
+      }
+      if (!load) return_slots_.push_back(registers[i] == Type::kNone ? kZeroSlot : name.slot);
+      scopes_.back().names[p.name] = name;
+    }
+  };
+  declare(signature.arguments, signature.argument_registers, true);
+  declare(signature.returns, signature.return_registers, false);
+  return !parser_->failed();
+}
+
 bool Body::Finish(Function* function) {
+  Statement fall;
+  fall.where = parser_->Peek();
+  StoreReturns(fall);
   Instruction end;  // control that falls off the end returns
   end.kind = Kind::kReturn;
   end.instruction_class = kControl;
   end.line = static_cast<uint32_t>(parser_->Peek().line);
   program_->code.push_back(end);
   std::vector<std::pair<uint32_t, uint32_t>> loops;
-  for (const LabelUse& use : label_uses_) {
-    const auto label = labels_.find(use.name);
-    if (label == labels_.end()) return Fail(use.where, "unknown label '" + use.name + "'");
-    program_->code[use.instruction].target = label->second;
-    if (label->second <= use.instruction) loops.emplace_back(label->second, use.instruction);
-  }
+  if (!ResolveLabels(&loops)) return false;
   program_->local_bytes = static_cast<uint32_t>((local_bytes_ + 15) / 16 * 16);
   program_->area_bytes = area_bytes_;
   std::vector<SlotInterval> intervals;
   for (const auto& [slot, interval] : intervals_)
     intervals.push_back({interval.first, interval.last, slot_bytes_[slot]});
+  if (is_entry_ || !loops.empty()) FindCountedLoops(program_.get(), notes_, slot_bytes_);
+  program_->steered_by_memory = SteeredByMemory(*program_, notes_);
   function->registers = EstimateRegisters(std::move(intervals), loops);
   SetFlags(function);
   function->program = program_;
@@ -401,24 +340,35 @@ bool Body::Finish(Function* function) {
 
 // Which parameters serve as addresses only: follow what each was loaded into until a use that is not an address.
 void Body::SetFlags(Function* function) {
-  for (Parameter& p : function->parameters) {
-    p.address_only = p.size == 8;
-    for (const uint32_t offset : value_parameters_) {
-      if (offset >= p.offset && offset < p.offset + p.size) p.address_only = false;
+  std::vector<Parameter>& parameters = function->parameters;
+  const auto index_of = [&](uint32_t offset) {
+    const auto after = std::upper_bound(parameters.begin(), parameters.end(), offset,
+                                        [](uint32_t at, const Parameter& p) { return at < p.offset; });
+    return after - parameters.begin() - 1;
+  };
+  for (Parameter& p : parameters) p.address_only = p.size == 8;
+  if (parameters.empty()) return;
+  for (const uint32_t offset : value_parameters_) {
+    if (index_of(offset) >= 0) parameters[static_cast<size_t>(index_of(offset))].address_only = false;
+  }
+  // Registers from which a value use can be reached: backwards from those uses.
+  std::unordered_multimap<uint32_t, uint32_t> sources;
+  for (const auto& [from, to] : flows_) sources.emplace(to, from);
+  std::unordered_set<uint32_t> values;
+  std::vector<uint32_t> open;
+  for (const auto& [slot, used] : value_used_) {
+    if (used && values.insert(slot).second) open.push_back(slot);
+  }
+  while (!open.empty()) {
+    const auto [begin, end] = sources.equal_range(open.back());
+    open.pop_back();
+    for (auto it = begin; it != end; ++it) {
+      if (values.insert(it->second).second) open.push_back(it->second);
     }
-    std::vector<uint32_t> open;
-    std::unordered_map<uint32_t, bool> seen;
-    for (const auto& [offset, slot] : parameter_loads_) {
-      if (offset >= p.offset && offset < p.offset + p.size) open.push_back(slot);
-    }
-    while (!open.empty() && p.address_only) {
-      const uint32_t slot = open.back();
-      open.pop_back();
-      if (!seen.emplace(slot, true).second) continue;
-      if (value_used_.count(slot) != 0) p.address_only = false;
-      const auto [begin, end] = flows_.equal_range(slot);
-      for (auto it = begin; it != end; ++it) open.push_back(it->second);
-    }
+  }
+  for (const auto& [offset, slot] : parameter_loads_) {
+    if (index_of(offset) >= 0 && values.count(slot) != 0)
+      parameters[static_cast<size_t>(index_of(offset))].address_only = false;
   }
 }
 

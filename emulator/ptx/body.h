@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "emulator/ptx/handlers.h"
+#include "emulator/ptx/loops.h"
 #include "emulator/ptx/parser.h"
 
 namespace mete::emulator::ptx {
@@ -70,8 +71,17 @@ class Body {
   bool DeclareRegisters();
   bool ParseStatement();
   bool ParseOperand(Operand* operand);
-  bool ParseCall(Statement* s);
   bool DeclareName(const Token& where, Name name);
+  bool DeclareSignature();  // this function's own parameters; those in registers are loaded
+  // decode_call.cc
+  bool ParseCall(Statement* s);
+  bool OperandList(std::vector<Operand>* into);
+  bool LabelledTable(const Token& label);  // .callprototype .calltargets .branchtargets
+  bool ActualParameter(const Statement& s, const Operand& o, const Parameter& formal, bool argument, CallCopy* copy);
+  void MoveInArea(const Statement& s, bool load, Type type, uint32_t place, uint32_t slot, uint32_t bytes);
+  void StoreReturns(const Statement& s);
+  bool BranchIndexed(Statement& s);
+  bool ResolveLabels(std::vector<std::pair<uint32_t, uint32_t>>* loops);
   Name* Find(const std::string& name);
   bool Finish(Function* function);
   bool Fail(const Token& where, std::string message) { return parser_->Fail(where, std::move(message)); }
@@ -86,11 +96,15 @@ class Body {
   bool WideDest(const Operand& o, Type type, uint32_t* slot, uint32_t* bytes);
   bool AddressOf(const Operand& o, Space space, Instruction* in);
   bool VariableSlot(const Operand& o, uint32_t bytes, uint32_t* slot);
+  static bool IsSpecial(std::string_view name);  // %tid, %clock …
   bool SpecialSlot(const Operand& o, Type type, uint32_t* slot);
   bool ParameterPlace(const Operand& o, uint32_t bytes, uint32_t* offset, bool* own);
   bool Predicate(const Operand& o, uint32_t* slot);  // negation becomes an instruction
   uint64_t ImmediateBits(const Operand& o, Type type, bool* ok);
   void Touch(uint32_t slot);
+  void NoteWrite(uint32_t slot);
+  void NoteFact(Fact::Kind kind, const Instruction& in, Compare compare = Compare::kEq, Type type = Type::kNone);
+  bool TargetHas(const Statement& s);  // what the opcode needs of .version and .target
   void Flow(uint32_t to, uint32_t from);
 
   // Statement helpers.
@@ -104,7 +118,12 @@ class Body {
   bool FloatFlags(Statement& s, uint8_t* flags, bool* approximate);
 
   using Decoder = bool (Body::*)(Statement&);
-  static const std::unordered_map<std::string_view, Decoder>& Decoders();
+  struct Opcode {
+    Decoder decode;
+    bool has_needs;  // TargetHas has something to say
+  };
+  static const std::unordered_map<std::string_view, Opcode>& Decoders();
+  static bool HasNeeds(std::string_view opcode);
   // decode_arithmetic.cc
   bool Arithmetic(Statement& s);  // add sub div min max, and mul mad fma
   bool Unary(Statement& s);       // neg abs not popc …, rcp sqrt …
@@ -113,16 +132,31 @@ class Body {
   bool Compare_(Statement& s);    // setp set
   bool Selection(Statement& s);   // selp slct
   bool Test(Statement& s);        // testp copysign
+  // decode_integer.cc
+  bool CarryChain(Statement& s);     // addc subc madc, and add sub mad with .cc
+  bool Product24Bits(Statement& s);  // mul24 mad24
+  bool Dot(Statement& s);            // dp4a dp2a
+  bool Search(Statement& s);         // fns bmsk szext
+  // decode_matrix.cc
+  bool MatrixMultiplyAdd(Statement& s);  // mma
+  bool MatrixMoveMany(Statement& s);     // ldmatrix stmatrix
+  bool EmitWithList(const Statement& s, Instruction in, const std::vector<uint32_t>& slots);
+  // decode_async.cc
+  bool CopyAsync(Statement& s);          // cp.async
+  bool MemoryBarrierWord(Statement& s);  // mbarrier
+  bool MemoryOrder(Statement& s);        // membar, fence, prefetch …: order is what the interpreter has anyway
+  bool Nothing(Statement& s);            // what has no effect here: griddepcontrol, setmaxnreg, pmevent …
+  bool NotSupported(Statement& s);
   bool FloatForm(Statement& s, Type type, int operands);
   // decode_data.cc
   bool Mov(Statement& s);
   bool Cvt(Statement& s);
+  bool CvtSpecial(Statement& s);
   bool Cvta(Statement& s);
   bool Isspacep(Statement& s);
   bool LoadStore(Statement& s);
   bool Parameter_(Statement& s, bool load, Type type, uint32_t count);
   bool AtomicOperation(Statement& s);
-  bool MemoryOrder(Statement& s);  // membar, fence, prefetch …: order is what the interpreter has anyway
   // decode_control.cc
   bool Branch(Statement& s);
   bool Leave(Statement& s);     // ret exit trap brkpt
@@ -143,8 +177,13 @@ class Body {
     Token where;
   };
   std::vector<LabelUse> label_uses_;
+  std::vector<LabelUse> table_uses_;  // brx.idx
+  std::unordered_map<std::string, std::vector<Token>> branch_tables_;
+  std::unordered_map<std::string, Signature> prototypes_;
+  std::vector<uint32_t> return_slots_;  // of results that are registers; kZeroSlot: not one
+  uint32_t carry_slot_ = 0;             // CC.CF, once something names it
+  BodyNotes notes_;
   std::map<std::tuple<uint8_t, uint32_t, uint32_t, uint64_t>, uint32_t> constant_slots_;
-  std::vector<SharedVariable> locals_;
   uint64_t local_bytes_ = 0;
   uint32_t area_bytes_ = 0;
   int depth_ = 0;

@@ -4,7 +4,7 @@
 namespace mete::emulator::ptx {
 namespace {
 
-uint8_t ClassOf(Type type) { return type == Type::kF64 ? kFp64 : IsFloat(type) ? kFp32 : kAlu; }
+uint8_t ClassOf(Type type) { return type == Type::kF64 ? kFp64 : IsFloat(type) || IsPacked(type) ? kFp32 : kAlu; }
 uint16_t LatencyOf(Type type) { return type == Type::kF64 ? 8 : 4; }
 
 Type Widened(Type type) {
@@ -57,7 +57,12 @@ bool Body::Arithmetic(Statement& s) {
   const Type type = TakeType(s);
   const bool ternary = s.opcode == "mad" || s.opcode == "fma";
   if (type == Type::kNone) return Fail(s.where, "'" + std::string(s.opcode) + "' has no type");
-  if (IsFloat(type)) return FloatForm(s, type, ternary ? 3 : 2);
+  if (IsFloat(type) || IsPacked(type)) return FloatForm(s, type, ternary ? 3 : 2);
+  if (TakeModifier(s, ".cc")) {
+    s.modifiers.push_back(".cc");
+    s.modifiers.push_back(kTypeNames[static_cast<size_t>(type)]);
+    return CarryChain(s);
+  }
   if (s.opcode == "fma") return Unsupported(s, type);
   std::string operation(s.opcode);
   bool wide = false;
@@ -68,8 +73,6 @@ bool Body::Arithmetic(Statement& s) {
     operation += half;
     wide = half == ".wide";
     in.latency = 5;
-  } else if (s.opcode == "mul24" || s.opcode == "mad24") {
-    return Fail(s.where, "'" + operation + "' is not supported");
   } else if (s.opcode == "div") {
     in.latency = 40;
     in.instruction_class = kSpecial;
@@ -93,6 +96,8 @@ bool Body::Arithmetic(Statement& s) {
   if (!Dest(s.operands[0], result, &in.d)) return false;
   if (sum) Flow(in.d, in.a), Flow(in.d, in.b);
   if (third_flows) Flow(in.d, in.c);
+  if (!saturate && (s.opcode == "add" || s.opcode == "sub"))
+    NoteFact(s.opcode == "add" ? Fact::Kind::kAdd : Fact::Kind::kSubtract, in);
   Emit(s, in);
   return true;
 }
@@ -100,7 +105,7 @@ bool Body::Arithmetic(Statement& s) {
 bool Body::Unary(Statement& s) {
   const Type type = TakeType(s);
   if (type == Type::kNone) return Fail(s.where, "'" + std::string(s.opcode) + "' has no type");
-  if (IsFloat(type)) return FloatForm(s, type, 1);
+  if (IsFloat(type) || IsPacked(type)) return FloatForm(s, type, 1);
   Instruction in;
   if (s.opcode == "bfind" && TakeModifier(s, ".shiftamt")) in.flags = 1;
   if (!NoMoreModifiers(s) || !Need(s, 2, 2)) return false;
@@ -136,10 +141,13 @@ bool Body::Fields(Statement& s) {
     operation += direction;
     operation += overflow;
   }
+  std::string_view permutation;
+  if (s.opcode == "prmt") permutation = TakeOneOf(s, {".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"});
   if (!NoMoreModifiers(s)) return false;
   const bool insert = s.opcode == "bfi", table = s.opcode == "lop3";
   if (!Need(s, insert || table ? 5 : 4, insert || table ? 5 : 4)) return false;
   in.handler = insert ? BitFieldInsert(type) : IntegerTernary(operation, type);
+  if (in.handler != nullptr && !permutation.empty()) in.handler = PermuteBytes(permutation);
   if (in.handler == nullptr) return Unsupported(s, type);
   const bool fields = insert || s.opcode == "bfe";
   if (!Source(s.operands[1], type, &in.a)) return false;
@@ -171,7 +179,8 @@ bool Body::Compare_(Statement& s) {
   const Type type = TakeType(s);
   const bool to_register = s.opcode == "set";
   const Type result = to_register ? TakeType(s) : Type::kPred;
-  if (TakeModifier(s, ".ftz") && type != Type::kF32 && type != Type::kF16) return Unsupported(s, type);
+  const bool flush = TakeModifier(s, ".ftz");
+  if (flush && type != Type::kF32 && !IsHalf(type)) return Unsupported(s, type);
   const std::string_view combine = TakeOneOf(s, {".and", ".or", ".xor"});
   const Row* row = nullptr;
   for (const Row& r : kRows) {
@@ -182,8 +191,9 @@ bool Body::Compare_(Statement& s) {
   const size_t operands = combine.empty() ? 3 : 4;
   if (!NoMoreModifiers(s) || !Need(s, operands, operands)) return false;
   Instruction in;
-  in.handler = Comparison(row->compare, type);
+  in.handler = IsHalf(type) ? HalfComparison(type) : Comparison(row->compare, type, flush);
   if (in.handler == nullptr) return Unsupported(s, type);
+  if (IsHalf(type)) in.flags = static_cast<uint8_t>(static_cast<uint8_t>(row->compare) | (flush ? 64 : 0));
   in.count = static_cast<uint8_t>(combine == ".and"   ? Combine::kAnd
                                   : combine == ".or"  ? Combine::kOr
                                   : combine == ".xor" ? Combine::kXor
@@ -194,17 +204,23 @@ bool Body::Compare_(Statement& s) {
   Operand& first = s.operands[0];
   if (to_register) {
     in.d = AllocateSlot(0);
+    NoteWrite(in.d);
+    if (IsPacked(type)) in.d2 = AllocateSlot(0);
     Emit(s, in);
     Instruction set;
-    set.handler = SetFromPredicate(result);
+    set.handler = IsPacked(type) ? SetPairFromPredicates(result) : SetFromPredicate(result);
     if (set.handler == nullptr) return Unsupported(s, result);
     set.a = in.d;
+    if (IsPacked(type)) set.b = in.d2;
+    Touch(in.d);
     if (!Dest(first, result, &set.d)) return false;
     Emit(s, set);
     return true;
   }
   if (!first.elements.empty() && !Dest(first.elements[0], Type::kPred, &in.d2)) return false;
   if (!Dest(first, Type::kPred, &in.d)) return false;
+  if (combine.empty() && !IsFloat(type) && !IsPacked(type) && SizeOf(type) >= 4)
+    NoteFact(Fact::Kind::kCompare, in, row->compare, type);
   Emit(s, in);
   return true;
 }

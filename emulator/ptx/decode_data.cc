@@ -65,17 +65,68 @@ bool Body::Mov(Statement& s) {
   // mov moves bits: a float constant may go into any register of its size.
   if (!Source(from, type, &in.a, Use::kFlow) || !Dest(to, type, &in.d)) return false;
   Flow(in.d, in.a);
+  NoteFact(Fact::Kind::kMove, in);
+  Emit(s, in);
+  return true;
+}
+
+// cvt to a pair of halves, to tf32, and cvt.pack.
+bool Body::CvtSpecial(Statement& s) {
+  Instruction in;
+  in.latency = 8;
+  if (TakeModifier(s, ".relu")) in.flags |= kRelu;
+  if (TakeModifier(s, ".pack")) {
+    if (!TakeModifier(s, ".sat")) return Fail(s.where, "'cvt.pack' needs .sat");
+    Type types[3];
+    for (Type& type : types) type = TakeType(s);  // from the last: c, a and b, result
+    const bool wide = types[2] == Type::kNone;
+    in.type = wide ? types[1] : types[2];
+    const Type operands = wide ? types[0] : types[1];
+    if (operands != Type::kS32 || SizeOf(in.type) == 0 || SizeOf(in.type) > 2 || IsFloat(in.type) || IsBits(in.type))
+      return Unsupported(s, in.type);
+    if (!NoMoreModifiers(s) || !Need(s, wide ? 3 : 4, wide ? 3 : 4)) return false;
+    in.handler = PackSaturated();
+    if (!wide && !Source(s.operands[3], Type::kB32, &in.c)) return false;
+    if (!Source(s.operands[1], Type::kS32, &in.a) || !Source(s.operands[2], Type::kS32, &in.b)) return false;
+    if (!Dest(s.operands[0], Type::kB32, &in.d)) return false;
+    Emit(s, in);
+    return true;
+  }
+  const bool tensor_float = TakeModifier(s, ".tf32");
+  const Type from = TakeType(s), to = TakeType(s);
+  const std::string_view rounding = TakeOneOf(s, {".rna", ".rn", ".rz"});
+  if (from != Type::kF32 || rounding.empty() || tensor_float != (to == Type::kNone))
+    return Fail(s.where, "this form of 'cvt' converts from .f32 and needs a rounding");
+  if (!NoMoreModifiers(s) || !Need(s, tensor_float ? 2 : 3, tensor_float ? 2 : 3)) return false;
+  if (!Source(s.operands[1], Type::kF32, &in.a)) return false;
+  if (tensor_float) {
+    in.handler = ConvertTensorFloat();
+    in.count = rounding == ".rna" ? 0 : rounding == ".rn" ? 1 : 2;
+  } else {
+    if (!IsPacked(to) || rounding == ".rna") return Unsupported(s, to);
+    in.handler = ConvertPair();
+    in.type = to;
+    const Rounding mode = rounding == ".rz" ? Rounding::kZero : Rounding::kNearest;
+    in.flags = static_cast<uint8_t>(in.flags | static_cast<uint8_t>(mode) << kRoundShift);
+    if (!Source(s.operands[2], Type::kF32, &in.b)) return false;
+  }
+  if (!Dest(s.operands[0], Type::kB32, &in.d)) return false;
   Emit(s, in);
   return true;
 }
 
 bool Body::Cvt(Statement& s) {
+  for (const std::string_view modifier : s.modifiers) {
+    if (modifier == ".pack" || modifier == ".tf32" || IsPacked(TypeNamed(modifier))) return CvtSpecial(s);
+  }
   const Type from = TakeType(s), to = TakeType(s);
+  if (IsPacked(from)) return Unsupported(s, from);
   if (to == Type::kNone || from == Type::kPred || to == Type::kPred || from == Type::kNone)
     return Fail(s.where, "'cvt' needs two types");
   uint8_t flags = 0;
   if (TakeModifier(s, ".ftz")) flags |= kFlushSubnormals;
   if (TakeModifier(s, ".sat")) flags |= kSaturate;
+  if (TakeModifier(s, ".relu")) flags |= kRelu;
   const std::string_view rounding = TakeOneOf(s, {".rni", ".rzi", ".rmi", ".rpi", ".rn", ".rz", ".rm", ".rp"});
   if (!NoMoreModifiers(s) || !Need(s, 2, 2)) return false;
   Rounding mode = IsFloat(from) && !IsFloat(to) ? Rounding::kZero : Rounding::kNearest;
@@ -183,6 +234,7 @@ bool Body::Parameter_(Statement& s, bool load, Type type, uint32_t count) {
 }
 
 bool Body::LoadStore(Statement& s) {
+  uint32_t unused;
   const bool load = s.opcode != "st";
   const Type type = TakeType(s);
   if (SizeOf(type) == 0) return Unsupported(s, type);
@@ -199,7 +251,9 @@ bool Body::LoadStore(Statement& s) {
   TakeOneOf(s,
             {".L1::evict_normal", ".L1::evict_unchanged", ".L1::evict_first", ".L1::evict_last", ".L1::no_allocate"});
   TakeOneOf(s, {".L2::64B", ".L2::128B", ".L2::256B"});
-  if (!NoMoreModifiers(s) || !Need(s, 2, 2)) return false;
+  const size_t hint = TakeModifier(s, ".L2::cache_hint") ? 1 : 0;
+  if (!NoMoreModifiers(s) || !Need(s, 2 + hint, 2 + hint)) return false;
+  if (hint != 0 && !Source(s.operands[2], Type::kB64, &unused)) return false;
   const Operand& address = s.operands[load ? 1 : 0];
   Operand& value = s.operands[load ? 0 : 1];
   if (address.kind != OperandKind::kAddress) return Fail(address.where, "an address in brackets is expected here");
@@ -208,8 +262,7 @@ bool Body::LoadStore(Statement& s) {
   }
   if (SizeOf(type) * count > 16) return Fail(s.where, "more than 16 bytes at once");
   if (space == Space::kParam && address.base_is_name) return Parameter_(s, load, type, count);
-  if (space == Space::kParam && (!load || !is_entry_))
-    return Fail(address.where, "only a kernel's parameters can be read through a register");
+  if (space == Space::kParam && !load) return Fail(address.where, "parameters cannot be written through a register");
   if (space == Space::kConst && !load) return Fail(s.where, "constants cannot be written");
   Instruction in;
   in.kind = Kind::kMemory;
@@ -237,6 +290,8 @@ bool Body::LoadStore(Statement& s) {
     program_->lists.insert(program_->lists.end(), slots.begin(), slots.end());
   }
   if (space == Space::kShared) program_->uses_shared = true;
+  if (load && space != Space::kParam && space != Space::kConst && space != Space::kLocal)
+    notes_.loads.push_back(static_cast<uint32_t>(program_->code.size()));
   Emit(s, in);
   return true;
 }
@@ -248,14 +303,17 @@ bool Body::AtomicOperation(Statement& s) {
   TakeOneOf(s, {".relaxed", ".acquire", ".release", ".acq_rel"});
   TakeOneOf(s, {".cta", ".cluster", ".gpu", ".sys"});
   TakeModifier(s, ".noftz");
+  const size_t hint = TakeModifier(s, ".L2::cache_hint") ? 1 : 0;
   const std::string_view operation =
       TakeOneOf(s, {".add", ".min", ".max", ".and", ".or", ".xor", ".exch", ".cas", ".inc", ".dec"});
   if (!NoMoreModifiers(s)) return false;
   if (operation.empty() || (red && (operation == ".exch" || operation == ".cas")))
     return Fail(s.where, "'" + std::string(s.opcode) + "' needs an operation such as .add");
   const bool swap = operation == ".cas";
-  const size_t first = red ? 0 : 1;
-  if (!Need(s, first + (swap ? 3 : 2), first + (swap ? 3 : 2))) return false;
+  const size_t first = red ? 0 : 1, operands = first + (swap ? 3 : 2) + hint;
+  if (!Need(s, operands, operands)) return false;
+  uint32_t unused;
+  if (hint != 0 && !Source(s.operands.back(), Type::kB64, &unused)) return false;
   Instruction in;
   in.kind = Kind::kMemory;
   in.instruction_class = kAtomic;
@@ -265,24 +323,7 @@ bool Body::AtomicOperation(Statement& s) {
   if (!AddressOf(s.operands[first], space, &in) || !Source(s.operands[first + 1], type, &in.b)) return false;
   if (swap && !Source(s.operands[first + 2], type, &in.c)) return false;
   if (!red && !Dest(s.operands[0], type, &in.d)) return false;
-  Emit(s, in);
-  return true;
-}
-
-// The interpreter runs one instruction of one warp at a time: every order is kept already. Only the slot counts.
-bool Body::MemoryOrder(Statement& s) {
-  static constexpr std::string_view kKnown[] = {".cta",     ".gl",     ".sys",   ".sc", ".acq_rel", ".gpu",
-                                                ".cluster", ".global", ".local", ".L1", ".L2",      ".proxy"};
-  for (const std::string_view modifier : s.modifiers) {
-    bool known = false;
-    for (const std::string_view k : kKnown) known |= k == modifier;
-    if (!known) return Fail(s.where, "'" + std::string(s.opcode) + "' does not take '" + std::string(modifier) + "'");
-  }
-  const bool prefetch = s.opcode == "prefetch" || s.opcode == "prefetchu";
-  if (!Need(s, prefetch ? 1 : 0, prefetch ? 1 : 0)) return false;
-  Instruction in;
-  in.handler = Move(2);  // nothing, from the zero slot to the trash
-  in.instruction_class = kLoadStore;
+  if (!red) notes_.loads.push_back(static_cast<uint32_t>(program_->code.size()));
   Emit(s, in);
   return true;
 }

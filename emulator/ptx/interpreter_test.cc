@@ -3,39 +3,10 @@
 #include <cmath>
 #include <string>
 
-#include "emulator/ptx/ptx.h"
-#include "emulator/ptx/test_memory.h"
+#include "emulator/ptx/test_fixture.h"
 
 namespace mete::emulator::ptx {
 namespace {
-
-const char kHead[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
-
-struct Fixture {
-  Module module;
-  Error error;
-  TestMemory memory;
-  const Function* function = nullptr;
-
-  explicit Fixture(const std::string& text) {
-    const bool good = Parse(kHead + text, 90, &module, &error);
-    EXPECT_TRUE(good) << error.line << ":" << error.column << ": " << error.message;
-    if (!good) return;
-    PlaceGlobals(&module, &memory);
-    function = module.FindEntry("k");
-    EXPECT_NE(function, nullptr);
-  }
-  Outcome Go(const Parameters& parameters, uint32_t grid, uint32_t block, Budget budget = Budget(),
-             uint32_t dynamic_shared = 0) {
-    Launch launch;
-    launch.grid[0] = grid;
-    launch.block[0] = block;
-    launch.dynamic_shared_bytes = dynamic_shared;
-    launch.parameters = parameters.data();
-    if (function == nullptr) return Outcome();
-    return Run(module, *function, launch, memory, budget, nullptr);
-  }
-};
 
 TEST(Interpreter, AddsVectorsWithATail) {
   Fixture f(R"(
@@ -72,33 +43,6 @@ DONE:
   EXPECT_EQ(out.cost.warp_instructions[kFp32], 8.0);
   EXPECT_GT(out.cost.critical_cycles, 400);
   EXPECT_LT(out.cost.critical_cycles, 1000);
-}
-
-// A kernel over one array of u32: %i is the global thread index, %x its element, %at its address. What ends in %x is
-// stored back.
-std::string OverArray(const std::string& body, const std::string& before = "", const std::string& declarations = "") {
-  return before + ".visible .entry k(.param .u64 p) {\n" + declarations +
-         "  .reg .pred %p<8>; .reg .b32 %r<32>, %i, %x; .reg .b64 %rd<16>, %base, %at; .reg .f32 %f<8>;\n"
-         "  ld.param.u64 %base, [p]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;\n"
-         "  mad.lo.u32 %i, %r0, %r1, %r2; mad.wide.u32 %at, %i, 4, %base; ld.global.u32 %x, [%at];\n" +
-         body + "\n  st.global.u32 [%at], %x;\n  ret;\n}\n";
-}
-
-std::vector<uint32_t> Iota(uint32_t n) {
-  std::vector<uint32_t> values(n);
-  for (uint32_t i = 0; i < n; ++i) values[i] = i;
-  return values;
-}
-
-std::vector<uint32_t> RunOverArray(const std::string& text, std::vector<uint32_t> values, uint32_t block,
-                                   uint32_t dynamic_shared = 0) {
-  Fixture f(text);
-  const uint64_t p = f.memory.Put(values);
-  const Outcome out =
-      f.Go(Parameters().Add(p), static_cast<uint32_t>(values.size()) / block, block, Budget(), dynamic_shared);
-  EXPECT_EQ(out.fault, FaultKind::kNone) << out.fault_detail;
-  EXPECT_TRUE(out.effect);
-  return f.memory.Get<uint32_t>(p);
 }
 
 TEST(Interpreter, LanesDivergeAndMeetAgain) {
@@ -231,6 +175,16 @@ DONE:
   const Outcome out = f.Go(Parameters().Add(p), 1, 32);
   EXPECT_EQ(out.fault, FaultKind::kLaunchFailed);
   EXPECT_NE(out.fault_detail.find("stack"), std::string::npos) << out.fault_detail;
+}
+
+TEST(Interpreter, DeepStacksAreBoundedInMemory) {
+  // A frame of half a MiB, called within itself: the stack is full long before 256 calls.
+  std::string body = ".func deep() { .reg .b64 %m<2000>; ";
+  for (int i = 0; i < 2000; ++i) body += "mov.u64 %m" + std::to_string(i) + ", 1; ";
+  Fixture f(OverArray("call deep, ();", body + "call deep, (); ret; }\n"));
+  const Outcome out = f.Go(Parameters().Add(f.memory.Put(Iota(32))), 1, 32);
+  EXPECT_EQ(out.fault, FaultKind::kLaunchFailed);
+  EXPECT_NE(out.fault_detail.find("stack is full"), std::string::npos) << out.fault_detail;
 }
 
 TEST(Interpreter, VariablesOfTheModuleAndItsInitialValues) {
@@ -433,98 +387,6 @@ DONE:)",
                                         ".global .u32 flag;\n"),
                               Iota(128), 32);
   for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(d[i], i < 32 ? i + 1000 : i);
-}
-
-TEST(Cost, ASampleExtrapolatesToTheWholeGrid) {
-  const std::string text = OverArray(R"(
-  mov.u32 %r3, 0; cvt.rn.f32.u32 %f1, %x;
-LOOP:
-  fma.rn.f32 %f1, %f1, 0f3F800001, 0f3F000000; add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 100;
-  @%p0 bra LOOP;
-  mov.b32 %x, %f1;)");
-  const auto cost = [&](const Budget& budget, Outcome* out) {
-    Fixture f(text);
-    const uint64_t p = f.memory.Put(Iota(64 * 512));
-    *out = f.Go(Parameters().Add(p), 512, 64, budget);
-  };
-  Outcome whole, sample, warps;
-  cost(Budget(), &whole);
-  Budget small;
-  small.whole_instructions = 1'000'000;
-  small.sample_instructions = 200'000;
-  cost(small, &sample);
-  small.sample_instructions = 1'000;  // less than a block: single warps
-  cost(small, &warps);
-  EXPECT_EQ(whole.fidelity, Fidelity::kExact);
-  EXPECT_TRUE(whole.effect);
-  for (const Outcome* out : {&sample, &warps}) {
-    EXPECT_EQ(out->fidelity, Fidelity::kExtrapolated);
-    EXPECT_FALSE(out->effect);
-    EXPECT_EQ(out->cost.blocks, 512u);
-    for (uint32_t i = 0; i < kInstructionClasses; ++i)
-      EXPECT_NEAR(out->cost.warp_instructions[i], whole.cost.warp_instructions[i], 1e-6) << i;
-    EXPECT_NEAR(out->cost.memory_bytes, whole.cost.memory_bytes, 1);
-    EXPECT_NEAR(out->cost.critical_cycles, whole.cost.critical_cycles, whole.cost.critical_cycles * 0.05);
-    EXPECT_NEAR(out->cost.working_set_bytes, whole.cost.working_set_bytes, whole.cost.working_set_bytes * 0.05);
-  }
-  EXPECT_EQ(whole.cost.warp_instructions[kFp32], 200);  // two warps of a hundred
-}
-
-TEST(Cost, WarpsStandForABlockThatIsTooLong) {
-  Fixture f(OverArray(R"(
-  mov.u32 %r3, 0; cvt.rn.f32.u32 %f1, %x;
-LOOP:
-  fma.rn.f32 %f1, %f1, 0f3F800001, 0f3F000000; add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 20000;
-  @%p0 bra LOOP;
-  mov.b32 %x, %f1;)"));
-  const uint64_t p = f.memory.Put(Iota(256 * 100));
-  const Outcome out = f.Go(Parameters().Add(p), 100, 256);
-  EXPECT_EQ(out.fidelity, Fidelity::kExtrapolated);
-  EXPECT_FALSE(out.effect);
-  EXPECT_NEAR(out.cost.warp_instructions[kFp32], 8 * 20'000, 1e-3);
-  EXPECT_NEAR(out.cost.warp_instructions[kControl], 8 * 20'001, 1e-3);
-  EXPECT_GT(out.cost.critical_cycles, 20'000 * 4);
-}
-
-TEST(Cost, AFaultInASampleCounts) {
-  Fixture f(OverArray("mov.u64 %at, 16;"));
-  const uint64_t p = f.memory.Put(Iota(64 * 512));
-  Budget small;
-  small.whole_instructions = 1'000;
-  const Outcome out = f.Go(Parameters().Add(p), 512, 64, small);
-  EXPECT_EQ(out.fault, FaultKind::kIllegalAddress);
-  EXPECT_EQ(out.fault_address, 16u);
-}
-
-TEST(Cost, TheKeyLeavesOutAddresses) {
-  Fixture f(R"(
-.visible .entry k(.param .u64 from, .param .u64 to, .param .u64 count, .param .u32 n) {
-  .reg .b64 %rd<8>; .reg .b32 %r<4>; .reg .pred %p;
-  ld.param.u64 %rd1, [from]; ld.param.u64 %rd2, [to]; ld.param.u64 %rd3, [count]; ld.param.u32 %r1, [n];
-  cvta.to.global.u64 %rd4, %rd1; mov.u32 %r2, %tid.x; mul.wide.u32 %rd5, %r2, 4; add.s64 %rd6, %rd4, %rd5; add.s64 %rd7, %rd2, %rd5;
-  setp.gt.u64 %p, %rd3, 5;
-  @%p bra DONE;
-  ld.global.u32 %r3, [%rd6]; st.global.u32 [%rd7], %r3;
-DONE:
-  ret;
-})");
-  ASSERT_NE(f.function, nullptr);
-  EXPECT_TRUE(f.function->parameters[0].address_only);
-  EXPECT_TRUE(f.function->parameters[1].address_only);
-  EXPECT_FALSE(f.function->parameters[2].address_only);
-  EXPECT_FALSE(f.function->parameters[3].address_only);
-  const auto key = [&](uint64_t from, uint64_t to, uint64_t count, uint32_t n, uint32_t grid) {
-    const Parameters parameters = Parameters().Add(from).Add(to).Add(count).Add(n);
-    Launch launch;
-    launch.grid[0] = grid;
-    launch.parameters = parameters.data();
-    return CostKey(*f.function, launch);
-  };
-  const std::string first = key(1, 2, 3, 4, 5);
-  EXPECT_EQ(first, key(10, 20, 3, 4, 5));
-  EXPECT_NE(first, key(1, 2, 30, 4, 5));
-  EXPECT_NE(first, key(1, 2, 3, 40, 5));
-  EXPECT_NE(first, key(1, 2, 3, 4, 50));
 }
 
 }  // namespace

@@ -7,9 +7,78 @@
 #include "emulator/ptx/half.h"
 
 namespace mete::emulator::ptx {
+namespace {
+
+constexpr uint32_t kMaximumFrame = 16u << 20;
+
+struct SpecialRow {
+  std::string_view name;
+  Special special;
+};
+constexpr SpecialRow kSpecialRows[] = {{"%tid.x", Special::kTidX},
+                                       {"%tid.y", Special::kTidY},
+                                       {"%tid.z", Special::kTidZ},
+                                       {"%ntid.x", Special::kNtidX},
+                                       {"%ntid.y", Special::kNtidY},
+                                       {"%ntid.z", Special::kNtidZ},
+                                       {"%ctaid.x", Special::kCtaidX},
+                                       {"%ctaid.y", Special::kCtaidY},
+                                       {"%ctaid.z", Special::kCtaidZ},
+                                       {"%nctaid.x", Special::kNctaidX},
+                                       {"%nctaid.y", Special::kNctaidY},
+                                       {"%nctaid.z", Special::kNctaidZ},
+                                       {"%laneid", Special::kLaneid},
+                                       {"%warpid", Special::kWarpid},
+                                       {"%nwarpid", Special::kNwarpid},
+                                       {"%smid", Special::kSmid},
+                                       {"%nsmid", Special::kNsmid},
+                                       {"%gridid", Special::kGridid},
+                                       {"%lanemask_eq", Special::kLanemaskEq},
+                                       {"%lanemask_le", Special::kLanemaskLe},
+                                       {"%lanemask_lt", Special::kLanemaskLt},
+                                       {"%lanemask_ge", Special::kLanemaskGe},
+                                       {"%lanemask_gt", Special::kLanemaskGt},
+                                       {"%dynamic_smem_size", Special::kDynamicSmemSize},
+                                       {"%total_smem_size", Special::kTotalSmemSize},
+                                       {"%aggr_smem_size", Special::kTotalSmemSize},
+                                       // A cluster is one block.
+                                       {"%clusterid.x", Special::kCtaidX},
+                                       {"%clusterid.y", Special::kCtaidY},
+                                       {"%clusterid.z", Special::kCtaidZ},
+                                       {"%nclusterid.x", Special::kNctaidX},
+                                       {"%nclusterid.y", Special::kNctaidY},
+                                       {"%nclusterid.z", Special::kNctaidZ},
+                                       {"%cluster_ctaid.x", Special::kZero},
+                                       {"%cluster_ctaid.y", Special::kZero},
+                                       {"%cluster_ctaid.z", Special::kZero},
+                                       {"%cluster_nctaid.x", Special::kOne},
+                                       {"%cluster_nctaid.y", Special::kOne},
+                                       {"%cluster_nctaid.z", Special::kOne},
+                                       {"%cluster_ctarank", Special::kZero},
+                                       {"%cluster_nctarank", Special::kOne}};
+constexpr std::string_view kClocks[] = {"%clock64",  "%globaltimer",    "%clock",
+                                        "%clock_hi", "%globaltimer_lo", "%globaltimer_hi"};
+// %envreg0 … 31: what a runtime would hand to the kernel. None does.
+bool IsEnvironment(std::string_view name) {
+  return name.substr(0, 7) == "%envreg" && name.size() > 7 && name.size() < 10 &&
+         name.find_first_not_of("0123456789", 7) == std::string_view::npos;
+}
+
+}  // namespace
+
+bool Body::IsSpecial(std::string_view name) {
+  for (const SpecialRow& row : kSpecialRows) {
+    if (row.name.substr(0, row.name.find('.')) == name) return true;
+  }
+  return std::find(std::begin(kClocks), std::end(kClocks), name) != std::end(kClocks) || IsEnvironment(name);
+}
 
 uint32_t Body::AllocateSlot(uint32_t lane_bytes) {
   const uint32_t slot = program_->frame_bytes;
+  if (slot > kMaximumFrame) {
+    Fail(parser_->Peek(), "function '" + std::string(name_.text) + "' names more registers than 16 MiB a warp");
+    return kTrashSlot;
+  }
   program_->frame_bytes += lane_bytes == 0 ? kSlotBytes : lane_bytes * kLanes;
   slot_bytes_[slot] = lane_bytes;
   return slot;
@@ -29,6 +98,15 @@ void Body::Touch(uint32_t slot) {
   const uint32_t at = static_cast<uint32_t>(program_->code.size());
   const auto [it, fresh] = intervals_.emplace(slot, Interval{at, at, 0});
   if (!fresh) it->second.last = at;
+  notes_.reads.emplace_back(at, slot);
+}
+
+void Body::NoteWrite(uint32_t slot) { notes_.writes.emplace_back(static_cast<uint32_t>(program_->code.size()), slot); }
+
+// The instruction is about to be emitted. Guarded or not: the reader of the notes looks.
+void Body::NoteFact(Fact::Kind kind, const Instruction& in, Compare compare, Type type) {
+  notes_.facts.push_back(
+      {kind, static_cast<uint32_t>(program_->code.size()), in.d, in.a, in.b, static_cast<uint8_t>(compare), type});
 }
 
 void Body::Flow(uint32_t to, uint32_t from) { flows_.emplace(from, to); }
@@ -66,7 +144,7 @@ uint64_t Body::ImmediateBits(const Operand& o, Type type, bool* ok) {
     const float single = static_cast<float>(real);
     std::memcpy(&bits, &single, sizeof single);
   } else {
-    bits = HalfOfDouble(real);
+    bits = type == Type::kBF16 ? BrainOfDouble(real) : HalfOfDouble(real);
   }
   return bits;
 }
@@ -81,8 +159,10 @@ bool Body::VariableSlot(const Operand& o, uint32_t bytes, uint32_t* slot) {
         return true;
       case Name::Kind::kLocal: *slot = ConstantSlot(ConstantKind::kLocal, bytes, 0, name->index + addend); return true;
       case Name::Kind::kParameter:
-        if (!is_entry_ || !name->own)
-          return Fail(o.where, "the address of '" + o.name + "' cannot be taken: it is not a kernel's parameter");
+        if (!is_entry_ || !name->own) {
+          *slot = ConstantSlot(ConstantKind::kArea, bytes, 0, name->index + addend);
+          return bytes == 8 || Fail(o.where, "the address of '" + o.name + "' needs a 64-bit register");
+        }
         value_parameters_.push_back(name->index);
         *slot = ConstantSlot(ConstantKind::kValue, bytes, 0, name->index + addend);
         return true;
@@ -102,44 +182,25 @@ bool Body::VariableSlot(const Operand& o, uint32_t bytes, uint32_t* slot) {
     return true;
   }
   if (parser_->IsExternVariable(o.name)) return Fail(o.where, "unresolved extern variable '" + o.name + "'");
-  if (parser_->function_names().count(o.name) != 0)
-    return Fail(o.where, "the address of function '" + o.name + "' is not supported");
+  const auto function = parser_->function_names().find(o.name);
+  if (function != parser_->function_names().end()) {
+    if (bytes != 8 || addend != 0 || parser_->module().functions()[function->second].is_entry)
+      return Fail(o.where, "the address of '" + o.name + "' cannot be taken here");
+    parser_->NoteAddress(function->second, o.where);
+    *slot = ConstantSlot(ConstantKind::kValue, bytes, 0, FunctionAddress(function->second));
+    return true;
+  }
   return Fail(o.where, "unknown name '" + o.name + "'");
 }
 
 bool Body::SpecialSlot(const Operand& o, Type type, uint32_t* slot) {
-  struct Row {
-    std::string_view name;
-    Special special;
-  };
-  static constexpr Row kRows[] = {{"%tid.x", Special::kTidX},
-                                  {"%tid.y", Special::kTidY},
-                                  {"%tid.z", Special::kTidZ},
-                                  {"%ntid.x", Special::kNtidX},
-                                  {"%ntid.y", Special::kNtidY},
-                                  {"%ntid.z", Special::kNtidZ},
-                                  {"%ctaid.x", Special::kCtaidX},
-                                  {"%ctaid.y", Special::kCtaidY},
-                                  {"%ctaid.z", Special::kCtaidZ},
-                                  {"%nctaid.x", Special::kNctaidX},
-                                  {"%nctaid.y", Special::kNctaidY},
-                                  {"%nctaid.z", Special::kNctaidZ},
-                                  {"%laneid", Special::kLaneid},
-                                  {"%warpid", Special::kWarpid},
-                                  {"%nwarpid", Special::kNwarpid},
-                                  {"%smid", Special::kSmid},
-                                  {"%nsmid", Special::kNsmid},
-                                  {"%gridid", Special::kGridid},
-                                  {"%lanemask_eq", Special::kLanemaskEq},
-                                  {"%lanemask_le", Special::kLanemaskLe},
-                                  {"%lanemask_lt", Special::kLanemaskLt},
-                                  {"%lanemask_ge", Special::kLanemaskGe},
-                                  {"%lanemask_gt", Special::kLanemaskGt},
-                                  {"%dynamic_smem_size", Special::kDynamicSmemSize},
-                                  {"%total_smem_size", Special::kTotalSmemSize}};
   const uint32_t bytes = LaneBytes(type);
   if (bytes == 0 || IsFloat(type)) return Fail(o.where, "'" + o.name + "' is an integer");
-  for (const Row& row : kRows) {
+  if (IsEnvironment(o.name)) {
+    *slot = ConstantSlot(ConstantKind::kSpecial, bytes, static_cast<uint32_t>(Special::kZero), 0);
+    return true;
+  }
+  for (const SpecialRow& row : kSpecialRows) {
     if (row.name != o.name) continue;
     *slot = ConstantSlot(ConstantKind::kSpecial, bytes, static_cast<uint32_t>(row.special), 0);
     return true;
@@ -159,6 +220,7 @@ bool Body::SpecialSlot(const Operand& o, Type type, uint32_t* slot) {
   }
   in.handler = ClockRead(bytes, o.name[1] == 'g');
   in.d = AllocateSlot(bytes);
+  NoteWrite(in.d);
   program_->code.push_back(in);
   *slot = in.d;
   return true;
@@ -218,6 +280,7 @@ bool Body::Dest(const Operand& o, Type type, uint32_t* slot) {
   }
   *slot = o.slot;
   Touch(o.slot);
+  NoteWrite(o.slot);
   return true;
 }
 
@@ -232,6 +295,7 @@ bool Body::WideDest(const Operand& o, Type type, uint32_t* slot, uint32_t* bytes
   if (*bytes < LaneBytes(type)) return Fail(o.where, "register '" + o.name + "' is too small");
   *slot = o.slot;
   Touch(o.slot);
+  NoteWrite(o.slot);
   return true;
 }
 
@@ -246,7 +310,9 @@ bool Body::Predicate(const Operand& o, uint32_t* slot) {
   in.line = static_cast<uint32_t>(o.where.line);
   in.a = o.slot;
   in.d = *slot = AllocateSlot(0);
+  NoteWrite(in.d);
   program_->code.push_back(in);
+  Touch(in.d);
   return true;
 }
 
@@ -333,11 +399,8 @@ bool Body::NoMoreModifiers(const Statement& s) {
 }
 
 bool Body::Unsupported(const Statement& s, Type type) {
-  static constexpr std::string_view kNames[] = {"no type", ".b8",  ".b16", ".b32", ".b64", ".u8",
-                                                ".u16",    ".u32", ".u64", ".s8",  ".s16", ".s32",
-                                                ".s64",    ".f16", ".f32", ".f64", ".pred"};
   return Fail(s.where,
-              "'" + std::string(s.opcode) + "' does not work on " + std::string(kNames[static_cast<size_t>(type)]));
+              "'" + std::string(s.opcode) + "' does not work on " + std::string(kTypeNames[static_cast<size_t>(type)]));
 }
 
 Instruction& Body::Emit(const Statement& s, Instruction in) {
@@ -354,6 +417,8 @@ bool Body::FloatFlags(Statement& s, uint8_t* flags, bool* approximate) {
   *approximate = TakeModifier(s, ".approx") | TakeModifier(s, ".full");
   if (TakeModifier(s, ".ftz")) *flags |= kFlushSubnormals;
   if (TakeModifier(s, ".sat")) *flags |= kSaturate;
+  if (s.opcode == "fma" && TakeModifier(s, ".relu")) *flags |= kRelu;
+  if ((s.opcode == "min" || s.opcode == "max") && TakeModifier(s, ".NaN")) *flags |= kPropagateNan;
   const std::string_view rounding = TakeOneOf(s, {".rn", ".rz", ".rm", ".rp"});
   const Rounding mode = rounding == ".rz"   ? Rounding::kZero
                         : rounding == ".rm" ? Rounding::kDown

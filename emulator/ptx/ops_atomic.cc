@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/ptx/half.h"
 #include "emulator/ptx/lanes.h"
 #include "emulator/ptx/resolve.h"
 #include "emulator/ptx/run_state.h"
@@ -41,6 +42,20 @@ struct Add {
       return old + b;
     else
       return static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) + static_cast<std::make_unsigned_t<T>>(b));
+  }
+};
+template <bool Brain>
+struct AddHalf {
+  static uint16_t Sum(uint16_t a, uint16_t b) {
+    return Brain ? BrainOfDouble(double{FloatOfBrain(a)} + FloatOfBrain(b))
+                 : HalfOfDouble(double{FloatOfHalf(a)} + FloatOfHalf(b));
+  }
+  template <typename T>
+  T operator()(T old, T b, T) const {
+    uint32_t r = Sum(static_cast<uint16_t>(old), static_cast<uint16_t>(b));
+    if constexpr (sizeof(T) == 4)
+      r |= static_cast<uint32_t>(Sum(static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b >> 16))) << 16;
+    return static_cast<T>(r);
   }
 };
 struct Min {
@@ -140,14 +155,19 @@ Handler Bits(Type t) {
 }  // namespace
 
 Handler Atomic(std::string_view op, Type t) {
-  if (op == "add")
+  if (op == "add") {
+    if (t == Type::kF16) return &RunAtomic<uint16_t, AddHalf<false>>;
+    if (t == Type::kBF16) return &RunAtomic<uint16_t, AddHalf<true>>;
+    if (t == Type::kF16x2) return &RunAtomic<uint32_t, AddHalf<false>>;
+    if (t == Type::kBF16x2) return &RunAtomic<uint32_t, AddHalf<true>>;
     return t == Type::kF32 ? &RunAtomic<float, Add> : t == Type::kF64 ? &RunAtomic<double, Add> : Arithmetic<Add>(t);
+  }
   if (op == "min") return Arithmetic<Min>(t);
   if (op == "max") return Arithmetic<Max>(t);
   if (op == "and") return Bits<And>(t);
   if (op == "or") return Bits<Or>(t);
   if (op == "xor") return Bits<Xor>(t);
-  if (op == "exch") return Bits<Exchange>(t);
+  if (op == "exch") return t == Type::kB16 ? &RunAtomic<uint16_t, Exchange> : Bits<Exchange>(t);
   if (op == "cas") return t == Type::kB16 ? &RunAtomic<uint16_t, CompareAndSwap> : Bits<CompareAndSwap>(t);
   if (op == "inc") return t == Type::kU32 ? &RunAtomic<uint32_t, Increment> : nullptr;
   if (op == "dec") return t == Type::kU32 ? &RunAtomic<uint32_t, Decrement> : nullptr;

@@ -1,7 +1,7 @@
 // Comparison, selection, moves and packing.
+#include <cmath>
 #include <cstring>
 
-#include "emulator/ptx/half.h"
 #include "emulator/ptx/lanes.h"
 
 namespace mete::emulator::ptx {
@@ -58,18 +58,18 @@ void RunCompare(Warp& w, const Instruction& in, uint32_t mask) {
 }
 
 template <Compare C>
-void RunCompareHalf(Warp& w, const Instruction& in, uint32_t mask) {
-  Write(w, in, mask, CompareLanes<uint16_t>(w, in, [](uint16_t a, uint16_t b) {
-          return Holds<float, C>(FloatOfHalf(a), FloatOfHalf(b));
-        }));
+void RunCompareFlushed(Warp& w, const Instruction& in, uint32_t mask) {
+  const auto flushed = [](float v) { return std::fabs(v) < 0x1p-126f ? 0.0f : v; };
+  Write(w, in, mask,
+        CompareLanes<float>(w, in, [&](float a, float b) { return Holds<float, C>(flushed(a), flushed(b)); }));
 }
 
 template <Compare C>
-Handler On(Type type) {
+Handler On(Type type, bool flush) {
+  if (type == Type::kF32 && flush) return &RunCompareFlushed<C>;
   constexpr bool kFloatOnly = C >= Compare::kEqu;
   if (type == Type::kF32) return &RunCompare<float, C>;
   if (type == Type::kF64) return &RunCompare<double, C>;
-  if (type == Type::kF16) return &RunCompareHalf<C>;
   if constexpr (kFloatOnly) {
     return nullptr;
   } else {
@@ -124,6 +124,25 @@ void RunSet(Warp& w, const Instruction& in, uint32_t m) {
       d[l] = holds ? T(1) : T(0);
     else
       d[l] = holds ? static_cast<T>(~T(0)) : T(0);
+  }
+}
+
+template <uint16_t One>
+void RunSetHalf(Warp& w, const Instruction& in, uint32_t m) {
+  const uint32_t p = PredicateOf(w, in.a);
+  uint16_t* d = LanesOf<uint16_t>(w, in.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((m & kLaneBit[l]) != 0) d[l] = (p & kLaneBit[l]) != 0 ? One : 0;
+  }
+}
+// set on a pair: both predicates, a of the low half and b of the high one.
+template <uint32_t One>
+void RunSetPair(Warp& w, const Instruction& in, uint32_t m) {
+  const uint32_t low = PredicateOf(w, in.a), high = PredicateOf(w, in.b);
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((m & kLaneBit[l]) == 0) continue;
+    d[l] = ((low & kLaneBit[l]) != 0 ? One : 0) | ((high & kLaneBit[l]) != 0 ? One << 16 : 0);
   }
 }
 
@@ -183,22 +202,22 @@ void RunIsSpace(Warp& w, const Instruction& in, uint32_t m) {
 
 }  // namespace
 
-Handler Comparison(Compare compare, Type type) {
+Handler Comparison(Compare compare, Type type, bool flush) {
   switch (compare) {
-    case Compare::kEq: return On<Compare::kEq>(type);
-    case Compare::kNe: return On<Compare::kNe>(type);
-    case Compare::kLt: return On<Compare::kLt>(type);
-    case Compare::kLe: return On<Compare::kLe>(type);
-    case Compare::kGt: return On<Compare::kGt>(type);
-    case Compare::kGe: return On<Compare::kGe>(type);
-    case Compare::kEqu: return On<Compare::kEqu>(type);
-    case Compare::kNeu: return On<Compare::kNeu>(type);
-    case Compare::kLtu: return On<Compare::kLtu>(type);
-    case Compare::kLeu: return On<Compare::kLeu>(type);
-    case Compare::kGtu: return On<Compare::kGtu>(type);
-    case Compare::kGeu: return On<Compare::kGeu>(type);
-    case Compare::kNum: return On<Compare::kNum>(type);
-    case Compare::kNan: return On<Compare::kNan>(type);
+    case Compare::kEq: return On<Compare::kEq>(type, flush);
+    case Compare::kNe: return On<Compare::kNe>(type, flush);
+    case Compare::kLt: return On<Compare::kLt>(type, flush);
+    case Compare::kLe: return On<Compare::kLe>(type, flush);
+    case Compare::kGt: return On<Compare::kGt>(type, flush);
+    case Compare::kGe: return On<Compare::kGe>(type, flush);
+    case Compare::kEqu: return On<Compare::kEqu>(type, flush);
+    case Compare::kNeu: return On<Compare::kNeu>(type, flush);
+    case Compare::kLtu: return On<Compare::kLtu>(type, flush);
+    case Compare::kLeu: return On<Compare::kLeu>(type, flush);
+    case Compare::kGtu: return On<Compare::kGtu>(type, flush);
+    case Compare::kGeu: return On<Compare::kGeu>(type, flush);
+    case Compare::kNum: return On<Compare::kNum>(type, flush);
+    case Compare::kNan: return On<Compare::kNan>(type, flush);
   }
   return nullptr;
 }
@@ -208,6 +227,18 @@ Handler SetFromPredicate(Type type) {
     case Type::kU32:
     case Type::kS32: return &RunSet<uint32_t>;
     case Type::kF32: return &RunSet<float>;
+    case Type::kF16: return &RunSetHalf<0x3c00>;
+    case Type::kBF16: return &RunSetHalf<0x3f80>;
+    default: return nullptr;
+  }
+}
+
+Handler SetPairFromPredicates(Type type) {
+  switch (type) {
+    case Type::kF16x2: return &RunSetPair<0x3c00>;
+    case Type::kBF16x2: return &RunSetPair<0x3f80>;
+    case Type::kU32:
+    case Type::kS32: return &RunSetPair<0xffff>;
     default: return nullptr;
   }
 }

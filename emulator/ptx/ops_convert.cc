@@ -70,7 +70,8 @@ double RealOf(uint64_t bits, Type type) {
     std::memcpy(&v, &low, sizeof v);
     return v;
   }
-  return FloatOfHalf(static_cast<uint16_t>(bits));
+  const uint16_t narrow = static_cast<uint16_t>(bits);
+  return type == Type::kBF16 ? FloatOfBrain(narrow) : FloatOfHalf(narrow);
 }
 
 uint64_t IntegerFromReal(double v, Type to) {
@@ -114,7 +115,7 @@ uint64_t BitsOfReal(double v, Type to) {
     std::memcpy(&low, &f, sizeof low);
     bits = low;
   } else {
-    bits = HalfOfDouble(v);
+    bits = to == Type::kBF16 ? BrainOfDouble(v) : HalfOfDouble(v);
   }
   return bits;
 }
@@ -132,7 +133,7 @@ uint64_t RealFromInteger(uint64_t bits, Type from, Type to) {
 }
 
 double Flushed(double v, Type type) {
-  const double smallest = type == Type::kF32 ? 0x1p-126 : type == Type::kF16 ? 0x1p-14 : 0;
+  const double smallest = type == Type::kF32 || type == Type::kBF16 ? 0x1p-126 : type == Type::kF16 ? 0x1p-14 : 0;
   return std::fabs(v) < smallest ? std::copysign(0.0, v) : v;
 }
 
@@ -156,6 +157,7 @@ void RunSlow(Warp& w, const Instruction& in, uint32_t mask) {
         if ((in.flags & kRoundToInteger) != 0) v = std::nearbyint(v);
         if (saturate) v = v != v ? 0 : std::clamp(v, 0.0, 1.0);
         if (flush) v = Flushed(v, to);
+        if ((in.flags & kRelu) != 0 && v < 0) v = 0;
         r = BitsOfReal(v, to);
       } else {
         r = IntegerFromReal(v, to);
@@ -181,12 +183,66 @@ void RunSlow(Warp& w, const Instruction& in, uint32_t mask) {
   }
 }
 
+// Two floats into a pair: a is the high half, b the low one.
+void RunPair(Warp& w, const Instruction& in, uint32_t mask) {
+  const int before = std::fegetround();
+  if (static_cast<Rounding>(in.flags >> kRoundShift & 3) == Rounding::kZero) std::fesetround(FE_TOWARDZERO);
+  const float *a = LanesOf<float>(w, in.a), *b = LanesOf<float>(w, in.b);
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask & kLaneBit[l]) == 0) continue;
+    const auto half = [&](float v) -> uint32_t {
+      if ((in.flags & kRelu) != 0 && v < 0) v = 0;
+      return in.type == Type::kBF16x2 ? BrainOfDouble(v) : HalfOfDouble(v);
+    };
+    d[l] = half(a[l]) << 16 | half(b[l]);
+  }
+  std::fesetround(before);
+}
+
+// A float with ten bits of mantissa: .rna rounds halves away from zero, .rn to even, .rz cuts.
+void RunTensorFloat(Warp& w, const Instruction& in, uint32_t mask) {
+  const uint32_t* a = LanesOf<uint32_t>(w, in.a);
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask & kLaneBit[l]) == 0) continue;
+    uint32_t v = a[l];
+    const bool finite = (v >> 23 & 0xff) != 0xff;
+    if (finite && in.count == 0) v += 0x1000;
+    if (finite && in.count == 1) v += 0xfff + (v >> 13 & 1);
+    v &= finite || (v & 0x7fffff) == 0 ? 0xffffe000u : 0xffffffffu;
+    if ((in.flags & kRelu) != 0 && (v >> 31) != 0) v = 0;
+    d[l] = v;
+  }
+}
+
+// cvt.pack.sat: a and b, each clamped to its field, then c shifted in behind them where there is one.
+void RunPackSaturated(Warp& w, const Instruction& in, uint32_t mask) {
+  const int32_t *a = LanesOf<int32_t>(w, in.a), *b = LanesOf<int32_t>(w, in.b);
+  const uint32_t* c = LanesOf<uint32_t>(w, in.c);
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  const uint32_t bits = SizeOf(in.type) * 8;
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask & kLaneBit[l]) == 0) continue;
+    const auto field = [&](int32_t v) {
+      const uint64_t r = IntegerFromInteger(static_cast<uint32_t>(v), Type::kS32, in.type, true);
+      return static_cast<uint32_t>(r) & ((1u << bits) - 1);
+    };
+    const uint32_t both = field(a[l]) << bits | field(b[l]);
+    d[l] = bits == 16 ? both : c[l] << 16 | both;
+  }
+}
+
 }  // namespace
+
+Handler ConvertPair() { return &RunPair; }
+Handler ConvertTensorFloat() { return &RunTensorFloat; }
+Handler PackSaturated() { return &RunPackSaturated; }
 
 Handler Convert(Type to, Type from, uint32_t to_bytes, uint32_t from_bytes, uint8_t flags) {
   const bool natural = SizeOf(to) == to_bytes && SizeOf(from) == from_bytes && SizeOf(from) >= 2;
   const uint8_t rounding = flags >> kRoundShift & 3;
-  const bool plain_flags = (flags & (kFlushSubnormals | kSaturate | kRoundToInteger)) == 0;
+  const bool plain_flags = (flags & (kFlushSubnormals | kSaturate | kRelu | kRoundToInteger)) == 0;
   const bool to_integer = IsFloat(from) && !IsFloat(to);
   const bool default_rounding = rounding == static_cast<uint8_t>(to_integer ? Rounding::kZero : Rounding::kNearest);
   if (natural && plain_flags && default_rounding) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "emulator/ptx/half.h"
 #include "emulator/ptx/lanes.h"
 
 namespace mete::emulator::ptx {
@@ -166,13 +165,6 @@ Handler FmaOn() {
   return &RunTernary<T, Fma>;
 }
 
-// Values of a lane as double: float and half are exact in it.
-double ReadLane(const uint8_t* slot, Type type, uint32_t lane) {
-  if (type == Type::kF64) return reinterpret_cast<const double*>(slot)[lane];
-  if (type == Type::kF32) return reinterpret_cast<const float*>(slot)[lane];
-  return FloatOfHalf(reinterpret_cast<const uint16_t*>(slot)[lane]);
-}
-
 class RoundingScope {
  public:
   explicit RoundingScope(Rounding mode) : before_(std::fegetround()) {
@@ -200,6 +192,7 @@ T Saturate(T v) {
 template <typename T, typename F, int Operands>
 void RunModified(Warp& w, const Instruction& in, uint32_t mask) {
   const bool flush = (in.flags & kFlushSubnormals) != 0, saturate = (in.flags & kSaturate) != 0;
+  const bool nan = (in.flags & kPropagateNan) != 0;
   const RoundingScope scope(static_cast<Rounding>(in.flags >> kRoundShift & 3));
   T* d = LanesOf<T>(w, in.d);
   const T* a = LanesOf<T>(w, in.a);
@@ -217,27 +210,8 @@ void RunModified(Warp& w, const Instruction& in, uint32_t mask) {
       r = F()(x, y, z);
     if (flush) r = Flush(r);
     if (saturate) r = Saturate(r);
+    if (Operands == 2 && nan && (x != x || y != y)) r = std::numeric_limits<T>::quiet_NaN();
     d[l] = r;
-  }
-}
-
-// Half: exact operands in double; products and sums of halves round once on the way back.
-template <typename F, int Operands>
-void RunHalf(Warp& w, const Instruction& in, uint32_t mask) {
-  uint16_t* d = LanesOf<uint16_t>(w, in.d);
-  const uint8_t *a = w.frame + in.a, *b = w.frame + in.b, *c = w.frame + in.c;
-  for (uint32_t l = 0; l < kLanes; ++l) {
-    if ((mask & kLaneBit[l]) == 0) continue;
-    double x = ReadLane(a, Type::kF16, l), r;
-    if constexpr (Operands == 1)
-      r = F()(x);
-    else if constexpr (Operands == 2)
-      r = F()(x, ReadLane(b, Type::kF16, l));
-    else
-      r = F()(x, ReadLane(b, Type::kF16, l), ReadLane(c, Type::kF16, l));
-    if ((in.flags & kFlushSubnormals) != 0 && std::fabs(r) < 0x1p-14) r = std::copysign(0.0, r);
-    if ((in.flags & kSaturate) != 0) r = Saturate(r);
-    d[l] = HalfOfDouble(r);
   }
 }
 
@@ -280,13 +254,7 @@ void RunTest(Warp& w, const Instruction& in, uint32_t mask) {
 }  // namespace
 
 Handler FloatUnary(std::string_view op, Type t) {
-  if (t == Type::kF16) {
-    if (op == "neg") return &RunHalf<Neg, 1>;
-    if (op == "abs") return &RunHalf<Abs, 1>;
-    if (op == "ex2") return &RunHalf<Ex2, 1>;
-    if (op == "tanh") return &RunHalf<Tanh, 1>;
-    return nullptr;
-  }
+  if (IsHalf(t)) return HalfOperation(op, t);
   if (op == "neg") return UnaryOn<Neg>(t);
   if (op == "abs") return UnaryOn<Abs>(t);
   if (op == "sqrt") return UnaryOn<Sqrt>(t);
@@ -302,14 +270,7 @@ Handler FloatUnary(std::string_view op, Type t) {
 }
 
 Handler FloatBinary(std::string_view op, Type t) {
-  if (t == Type::kF16) {
-    if (op == "add") return &RunHalf<Add, 2>;
-    if (op == "sub") return &RunHalf<Sub, 2>;
-    if (op == "mul") return &RunHalf<Mul, 2>;
-    if (op == "min") return &RunHalf<Min, 2>;
-    if (op == "max") return &RunHalf<Max, 2>;
-    return nullptr;
-  }
+  if (IsHalf(t)) return HalfOperation(op, t);
   if (op == "add") return BinaryOn<Add>(t);
   if (op == "sub") return BinaryOn<Sub>(t);
   if (op == "mul") return BinaryOn<Mul>(t);
@@ -322,16 +283,12 @@ Handler FloatBinary(std::string_view op, Type t) {
 
 Handler FloatTernary(std::string_view op, Type t) {
   if (op != "fma" && op != "mad") return nullptr;
-  if (t == Type::kF16) return &RunHalf<Fma, 3>;
+  if (IsHalf(t)) return HalfOperation(op, t);
   return t == Type::kF32 ? FmaOn<float>() : t == Type::kF64 ? FmaOn<double>() : nullptr;
 }
 
 Handler FloatModified(std::string_view op, Type t) {
-  if (t == Type::kF16) {
-    if (Handler h = FloatUnary(op, t)) return h;
-    if (Handler h = FloatBinary(op, t)) return h;
-    return FloatTernary(op, t);
-  }
+  if (IsHalf(t)) return HalfOperation(op, t);
   if (op == "add") return ModifiedOn<Add, 2>(t);
   if (op == "sub") return ModifiedOn<Sub, 2>(t);
   if (op == "mul") return ModifiedOn<Mul, 2>(t);
@@ -349,6 +306,7 @@ Handler FloatModified(std::string_view op, Type t) {
   if (op == "cos") return &RunModified<float, Cos, 1>;
   if (op == "lg2") return &RunModified<float, Lg2, 1>;
   if (op == "ex2") return &RunModified<float, Ex2, 1>;
+  if (op == "tanh") return &RunModified<float, Tanh, 1>;
   return nullptr;
 }
 

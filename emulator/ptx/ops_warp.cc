@@ -93,6 +93,39 @@ void RunMatchAny(Warp& w, const Instruction& in, uint32_t mask) {
   for (uint32_t l = 0; l < kLanes; ++l) d[l] = (mask & kLaneBit[l]) != 0 ? result[l] : d[l];
 }
 
+// All voters' lanes where they hold the same value, else none; d2: whether they do.
+template <typename T>
+void RunMatchAll(Warp& w, const Instruction& in, uint32_t mask) {
+  const T* a = LanesOf<T>(w, in.a);
+  uint32_t result[kLanes] = {}, same = 0;
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask & kLaneBit[l]) == 0) continue;
+    const uint32_t voters = Voters(w, in, mask, l);
+    bool equal = true;
+    for (uint32_t other = 0; other < kLanes; ++other) equal &= (voters & kLaneBit[other]) == 0 || a[other] == a[l];
+    if (!equal) continue;
+    result[l] = voters;
+    same |= kLaneBit[l];
+  }
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  for (uint32_t l = 0; l < kLanes; ++l) d[l] = (mask & kLaneBit[l]) != 0 ? result[l] : d[l];
+  SetPredicate(w, in.d2, same, mask);
+}
+
+// The lowest lane of the members leads.
+void RunElect(Warp& w, const Instruction& in, uint32_t mask) {
+  uint32_t* d = LanesOf<uint32_t>(w, in.d);
+  uint32_t leaders = 0;
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask & kLaneBit[l]) == 0) continue;
+    const uint32_t members = Voters(w, in, mask, l);
+    const uint32_t leader = members == 0 ? l : static_cast<uint32_t>(__builtin_ctz(members));
+    d[l] = leader;
+    if (leader == l) leaders |= kLaneBit[l];
+  }
+  SetPredicate(w, in.d2, leaders, mask);
+}
+
 template <typename T, typename F>
 void RunReduce(Warp& w, const Instruction& in, uint32_t mask) {
   const T* a = LanesOf<T>(w, in.a);
@@ -197,6 +230,11 @@ Handler MatchAny(Type t) {
   return t == Type::kB32 ? &RunMatchAny<uint32_t> : t == Type::kB64 ? &RunMatchAny<uint64_t> : nullptr;
 }
 
+Handler MatchAll(Type t) {
+  return t == Type::kB32 ? &RunMatchAll<uint32_t> : t == Type::kB64 ? &RunMatchAll<uint64_t> : nullptr;
+}
+Handler Elect() { return &RunElect; }
+
 Handler Reduce(std::string_view op, Type t) {
   if (t == Type::kB32) {
     return op == ".and"   ? &RunReduce<uint32_t, And>
@@ -220,6 +258,7 @@ Handler Sleep() { return &RunSleep; }
 Handler ActiveMask() { return &RunActiveMask; }
 
 uint32_t MissingMembers(Warp& w, const Instruction& in, uint32_t mask) {
+  if (in.whole_warp) return mask == 0 ? 0 : w.live & ~mask;
   if (in.target == kZeroSlot || mask == 0) return 0;
   const uint32_t* members = LanesOf<uint32_t>(w, in.target);
   uint32_t wanted = 0;
@@ -240,6 +279,22 @@ BarrierRequest ReadBarrier(Warp& w, const Instruction& in, uint32_t mask) {
                 Where(w, in, mask) + ": barrier " + std::to_string(request.barrier) + " does not exist (there are 16)");
   }
   return request;
+}
+
+void DeliverReduction(Warp& w, uint8_t* frame, const Instruction& in, uint32_t lanes, uint64_t yes, uint64_t all) {
+  uint8_t* const before = w.frame;
+  w.frame = frame;
+  const BarrierReduction reduction = static_cast<BarrierReduction>(in.count);
+  if (reduction == BarrierReduction::kCount) {
+    uint32_t* d = LanesOf<uint32_t>(w, in.d);
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      if ((lanes & kLaneBit[l]) != 0) d[l] = static_cast<uint32_t>(yes);
+    }
+  } else {
+    const bool holds = reduction == BarrierReduction::kAll ? yes == all : yes != 0;
+    SetPredicate(w, in.d, holds ? ~0u : 0, lanes);
+  }
+  w.frame = before;
 }
 
 std::string Where(const Warp& w, const Instruction& in, uint32_t mask) {

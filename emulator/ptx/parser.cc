@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <unordered_set>
 #include <utility>
 
 #include "emulator/ptx/body.h"
@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kMaximumShared = 232448;     // bytes a block can have on any architecture
 constexpr uint32_t kMaximumParameters = 32764;  // bytes of a kernel's parameters
 constexpr int kMaximumDepth = 64;
+constexpr size_t kMaximumFunctions = 16384, kMaximumLayouts = size_t{1} << 24;
 
 uint64_t RoundUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
 
@@ -203,21 +204,31 @@ bool Parser::Target() {
   return !failed_;
 }
 
-void Parser::NoteCall(uint32_t function, const Token& where) {
-  for (const auto& call : calls_)
-    if (call.first == function) return;
-  calls_.emplace_back(function, where);
+std::string ShapeOf(const Signature& signature) {
+  std::string shape;
+  for (const Parameter& p : signature.returns) shape += std::to_string(p.size) + "r";
+  for (const Parameter& p : signature.arguments) shape += std::to_string(p.size) + "a";
+  return shape;
 }
 
-bool Parser::ParameterList(std::vector<Parameter>* parameters, uint32_t* offset, bool entry) {
+void Parser::NoteCall(uint32_t function, const Token& where) { calls_.emplace(function, where); }
+
+void Parser::NoteAddress(uint32_t function, const Token& where) {
+  calls_.emplace(function, where);
+  by_address_.insert(function);
+}
+
+bool Parser::ParameterList(std::vector<Parameter>* parameters, std::vector<Type>* registers, uint32_t* offset,
+                           bool entry) {
   if (!Expect("(")) return false;
   if (TakeIf(")")) return true;
+  std::unordered_set<std::string> names;
   do {
-    if (!TakeIf(".param") && (entry || !token_.Is(".reg"))) return Fail(token_, "expected .param");
-    if (token_.Is(".reg")) return Fail(token_, "functions with .reg parameters are not supported: use .param");
+    const bool in_register = !entry && TakeIf(".reg");
+    if (!in_register && !TakeIf(".param")) return Fail(token_, "expected .param");
     Declaration d;
     if (!Declare(&d, true)) return false;
-    if (d.unsized || d.bytes == 0 || d.count != 0)
+    if (d.unsized || d.bytes == 0 || d.count != 0 || (in_register && d.is_array))
       return Fail(d.name, "parameter '" + std::string(d.name.text) + "' has no size");
     const uint64_t at = RoundUp(*offset, d.alignment);
     if (at + d.bytes > kMaximumParameters) return Fail(d.name, "more than 32764 bytes of parameters");
@@ -226,9 +237,9 @@ bool Parser::ParameterList(std::vector<Parameter>* parameters, uint32_t* offset,
     p.offset = static_cast<uint32_t>(at);
     p.size = static_cast<uint32_t>(d.bytes);
     p.alignment = d.alignment;
-    for (const Parameter& other : *parameters)
-      if (other.name == p.name) return Fail(d.name, "'" + p.name + "' is declared twice");
+    if (p.name != "_" && !names.insert(p.name).second) return Fail(d.name, "'" + p.name + "' is declared twice");
     parameters->push_back(std::move(p));
+    registers->push_back(in_register ? d.type : Type::kNone);
     *offset = static_cast<uint32_t>(at + d.bytes);
   } while (TakeIf(","));
   return Expect(")");
@@ -247,12 +258,23 @@ bool Parser::FunctionDirectives(Function* function) {
         function->max_threads[i] = static_cast<uint32_t>(value.bits);
         if (!TakeIf(",")) break;
       }
+      if (uint64_t{function->max_threads[0]} * function->max_threads[1] * function->max_threads[2] > 1024)
+        return Fail(at, "a block has 1 to 1024 threads");
+      function->exact_threads = at.text == ".reqntid";
+    } else if (at.text == ".reqnctapercluster" || at.text == ".maxclusterrank") {
+      uint64_t blocks = 1;
+      do {
+        if (!ConstantExpression(&value)) return false;
+        blocks *= std::min<uint64_t>(value.bits, 64);
+      } while (blocks <= 64 && TakeIf(","));
+      if (at.text == ".reqnctapercluster" && blocks != 1)
+        return Fail(at, "clusters of more than one block are not supported");
     } else if (at.text == ".minnctapersm" || at.text == ".maxnctapersm" || at.text == ".maxnreg") {
       if (!ConstantExpression(&value)) return false;
     } else if (at.text == ".pragma") {
       while (token_.kind != TokenKind::kEnd && !token_.Is(";")) Take();
       if (!Expect(";")) return false;
-    } else if (at.text != ".noreturn") {
+    } else if (at.text != ".noreturn" && at.text != ".explicitcluster") {
       return Fail(at, "unknown directive '" + std::string(at.text) + "'");
     }
   }
@@ -264,12 +286,14 @@ bool Parser::FunctionOrEntry(bool is_entry, bool is_extern) {
   function.is_entry = is_entry;
   Signature signature;
   uint32_t offset = 0;
-  if (!is_entry && token_.Is("(") && !ParameterList(&signature.returns, &offset, false)) return false;
+  if (!is_entry && token_.Is("(") && !ParameterList(&signature.returns, &signature.return_registers, &offset, false))
+    return false;
   Token name;
   if (!TakeName(&name, "a function's name")) return false;
   function.name = std::string(name.text);
   if (is_entry) offset = 0;
-  if (token_.Is("(") && !ParameterList(&signature.arguments, &offset, is_entry)) return false;
+  if (token_.Is("(") && !ParameterList(&signature.arguments, &signature.argument_registers, &offset, is_entry))
+    return false;
   signature.area_bytes = offset;
   if (!FunctionDirectives(&function)) return false;
   if (global_names_.count(function.name) + shared_names_.count(function.name) != 0)
@@ -280,12 +304,12 @@ bool Parser::FunctionOrEntry(bool is_entry, bool is_extern) {
     index = known->second;
     const Signature& before = signatures_[index];
     if (before.defined && !token_.Is(";")) return Fail(name, "function '" + function.name + "' is defined twice");
-    if (before.arguments.size() != signature.arguments.size() || before.returns.size() != signature.returns.size() ||
-        module_->functions_[index].is_entry != is_entry) {
+    if (ShapeOf(before) != ShapeOf(signature) || module_->functions_[index].is_entry != is_entry) {
       return Fail(name, "function '" + function.name + "' was declared differently before");
     }
   } else {
     function_names_[function.name] = index;
+    if (index >= kMaximumFunctions) return Fail(name, "more than 16384 functions");
     module_->functions_.push_back(Function());
     signatures_.push_back(Signature());
   }
@@ -312,6 +336,7 @@ bool Parser::TopLevel() {
   for (;;) {
     const Token at = Take();
     if (failed_) return false;
+    if (at.text == ".alias") return Alias();
     if (at.text == ".visible" || at.text == ".weak" || at.text == ".common") continue;
     if (at.text == ".extern") {
       is_extern = true;
@@ -327,13 +352,33 @@ bool Parser::TopLevel() {
   }
 }
 
+// .alias another, function;
+bool Parser::Alias() {
+  Token name, of;
+  if (!TakeName(&name, "a name") || !Expect(",") || !TakeName(&of, "a function's name")) return false;
+  const auto function = function_names_.find(std::string(of.text));
+  if (function == function_names_.end() || !signatures_[function->second].defined ||
+      module_->functions_[function->second].is_entry)
+    return Fail(of, "'" + std::string(of.text) + "' is no function that is defined here");
+  const auto known = function_names_.find(std::string(name.text));
+  if (known != function_names_.end() && signatures_[known->second].defined)
+    return Fail(name, "function '" + std::string(name.text) + "' is defined twice");
+  // Calls that named it before reach the same body.
+  if (known != function_names_.end()) {
+    signatures_[known->second] = signatures_[function->second];
+    module_->functions_[known->second] = module_->functions_[function->second];
+  }
+  function_names_[std::string(name.text)] = function->second;
+  return Expect(";");
+}
+
 // Static variables that the entry's call tree names, one after the other; the dynamic ones after them, all at one
 // place.
 void Parser::LayOutShared(Function* entry) {
   auto program = std::make_shared<Program>(*entry->program);
   std::vector<bool> seen(module_->functions_.size()), used(shared_.size());
   std::vector<uint32_t> open = {function_names_[entry->name]};
-  bool barriers = false;
+  bool barriers = false, steered = false, indirect = false;
   while (!open.empty()) {
     const uint32_t index = open.back();
     open.pop_back();
@@ -341,9 +386,17 @@ void Parser::LayOutShared(Function* entry) {
     seen[index] = true;
     const Program& p = *module_->functions_[index].program;
     for (const uint32_t variable : p.shared_used) used[variable] = true;
-    for (const Call& call : p.calls) open.push_back(call.function);
+    for (const Call& call : p.calls) {
+      if (call.function != Call::kIndirect) open.push_back(call.function);
+    }
+    if (p.calls_indirectly && !indirect) {
+      indirect = true;
+      open.insert(open.end(), by_address_.begin(), by_address_.end());
+    }
     barriers |= p.synchronises;
+    steered |= p.steered_by_memory;
   }
+  entry->steered_by_memory = steered;
   program->synchronises_anywhere = barriers;
   program->shared_offsets.assign(shared_.size(), Program::kNotThere);
   uint64_t offset = 0;
@@ -381,20 +434,24 @@ bool Parser::Finish() {
       const Program& p = *module_->functions_[index].program;
       if (next < p.calls.size()) {
         const uint32_t callee = p.calls[next++].function;
-        if (state[callee] == 0) {
+        if (callee != Call::kIndirect && state[callee] == 0) {
           state[callee] = 1;
           path.emplace_back(callee, 0);
         }
         continue;
       }
       uint32_t deepest = 0;
-      for (const Call& call : p.calls) deepest = std::max(deepest, total[call.function]);
+      for (const Call& call : p.calls) {
+        if (call.function != Call::kIndirect) deepest = std::max(deepest, total[call.function]);
+      }
       total[index] = static_cast<uint32_t>(RoundUp(p.local_bytes, 16)) + deepest;
       state[index] = 2;
       path.pop_back();
     }
   }
-  std::vector<Function> defined;
+  size_t entries = 0;
+  for (const Function& f : module_->functions_) entries += f.is_entry ? 1 : 0;
+  if (entries * shared_.size() > kMaximumLayouts) return Fail(token_, "too many kernels and shared variables");
   for (size_t i = 0; i < module_->functions_.size(); ++i) {
     Function& f = module_->functions_[i];
     if (!signatures_[i].defined) continue;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "emulator/ptx/lexer.h"
@@ -18,9 +19,13 @@ namespace mete::emulator::ptx {
 struct Signature {
   std::vector<Parameter> returns;  // offsets in the per-lane parameter area
   std::vector<Parameter> arguments;
+  std::vector<Type> return_registers, argument_registers;  // type of a .reg parameter, kNone: .param
   uint32_t area_bytes = 0;
   bool defined = false;
 };
+
+// Sizes of results and arguments, in order: two functions of one shape have the same parameter area.
+std::string ShapeOf(const Signature& signature);
 
 struct ConstantValue {  // of a constant expression
   uint64_t bits = 0;    // integer, or the bits of a double or a float
@@ -54,6 +59,8 @@ class Parser {
   bool ConstantExpression(ConstantValue* value, int precedence = 0);
   bool Declare(Declaration* declaration, bool in_parameter_list);  // after the state space
   bool SkipDebugDirective();                                       // .loc, .file, .pragma
+  // (.param .b32 a, .reg .u32 b): offsets continue at *offset. A prototype's parameters may all be called _.
+  bool ParameterList(std::vector<Parameter>* parameters, std::vector<Type>* registers, uint32_t* offset, bool entry);
   bool failed() const { return failed_; }
 
   Module& module() { return *module_; }
@@ -65,6 +72,7 @@ class Parser {
   uint32_t AddShared(const Declaration& declaration, bool dynamic);
   const SharedVariable& shared(uint32_t index) const { return shared_[index]; }
   void NoteCall(uint32_t function, const Token& where);
+  void NoteAddress(uint32_t function, const Token& where);  // its address is taken: it may be called through it
 
  private:
   bool Version();
@@ -74,9 +82,10 @@ class Parser {
   bool Initialiser(const Declaration& declaration, Global* global);
   bool InitialElement(Type type, uint64_t offset, Global* global);
   bool FunctionOrEntry(bool is_entry, bool is_extern);
-  bool ParameterList(std::vector<Parameter>* parameters, uint32_t* offset, bool entry);
   bool FunctionDirectives(Function* function);
   bool SkipSection();
+  bool Alias();
+  bool InitialAddress(const Token& name, uint64_t* bits, uint64_t offset, Global* global);
   bool Finish();
   void LayOutShared(Function* entry);
 
@@ -91,7 +100,8 @@ class Parser {
   std::unordered_map<std::string, bool> extern_variables_;
   std::vector<SharedVariable> shared_;
   std::vector<Signature> signatures_;
-  std::vector<std::pair<uint32_t, Token>> calls_;  // first call of each function
+  std::unordered_map<uint32_t, Token> calls_;  // first call of each function
+  std::unordered_set<uint32_t> by_address_;    // functions whose address is taken
 };
 
 }  // namespace mete::emulator::ptx

@@ -140,5 +140,92 @@ TEST(Parser, BoundsWhatATextCanAskFor) {
   EXPECT_NE(ErrorOf(std::string(kHead) + ".global .u32 g[1] = {1, 2};").find("more values"), std::string::npos);
 }
 
+TEST(Parser, HostileTextIsRefusedSoon) {
+  const auto repeat = [](const std::string& what, size_t times) {
+    std::string text;
+    text.reserve(what.size() * times);
+    for (size_t i = 0; i < times; ++i) text += what;
+    return text;
+  };
+  // Registers cost nothing until they are named; then they are bounded.
+  Module module;
+  Error error;
+  EXPECT_TRUE(Parse(Kernel(".reg .b64 %huge<16777216>; mov.u64 %huge16777215, 1; ret;"), 90, &module, &error))
+      << error.message;
+  EXPECT_NE(ErrorOf(Kernel(".reg .b64 %huge<16777217>;")).find("too many registers"), std::string::npos);
+  std::string many = ".reg .b64 %m<100000>;\n";
+  for (int i = 0; i < 100'000; ++i) many += "mov.u64 %m" + std::to_string(i) + ", 0;\n";
+  EXPECT_NE(ErrorOf(Kernel(many)).find("registers than 16 MiB"), std::string::npos);
+  EXPECT_NE(ErrorOf(Kernel("add" + repeat(".sat", 100'000) + ".s32 %r1, %r2, %r3;")).find("too many modifiers"),
+            std::string::npos);
+  for (const char* threads : {".reqntid 2000", ".reqntid 32, 32, 2", ".maxntid 1024, 1024, 1024"}) {
+    EXPECT_NE(ErrorOf(std::string(kHead) + ".entry k() " + threads + " { ret; }").find("1 to 1024"), std::string::npos);
+  }
+  std::string parameters = ".param .b8 p";
+  for (int i = 0; i < 33'000; ++i) parameters += ", .param .b8 p" + std::to_string(i);
+  EXPECT_NE(ErrorOf(std::string(kHead) + ".entry k(" + parameters + ") { ret; }").find("32764"), std::string::npos);
+  std::string functions = kHead;
+  for (int i = 0; i < 17'000; ++i) functions += ".func f" + std::to_string(i) + "();\n";
+  EXPECT_NE(ErrorOf(functions).find("more than 16384 functions"), std::string::npos);
+  EXPECT_NE(ErrorOf(std::string(kHead) + ".global .u32 g[2] = " + repeat("{", 100'000)).find("nested too deeply"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf(Kernel("mov.b64 %rd1, " + repeat("{", 100'000))).find("nested too deeply"), std::string::npos);
+  // Twenty thousand loops in each other: parsed in time that grows with the text, whatever becomes of it.
+  std::string nest;
+  for (int i = 0; i < 20'000; ++i) nest += "L" + std::to_string(i) + ": add.u32 %r1, %r1, 1;\n";
+  for (int i = 0; i < 20'000; ++i) nest += "@%p bra L" + std::to_string(i) + ";\n";
+  EXPECT_TRUE(Parse(Kernel(nest + "ret;"), 90, &module, &error)) << error.message;
+}
+
+TEST(Parser, VersionAndTargetDecideWhatThereIs) {
+  const auto with = [](const std::string& version, const std::string& target, const std::string& body) {
+    Module module;
+    Error error;
+    Parse(".version " + version + "\n.target " + target +
+              "\n.address_size 64\n.entry k() { .reg .b32 %r<4>; .reg .b64 %rd<2>; .reg .pred %p;\n" + body +
+              "\nret; }",
+          90, &module, &error);
+    return error.message;
+  };
+  EXPECT_EQ(with("7.0", "sm_80", "redux.sync.add.u32 %r1, %r2, -1;"), "");
+  EXPECT_EQ(with("7.0", "sm_70", "redux.sync.add.u32 %r1, %r2, -1;"), "'redux' needs .target sm_80");
+  EXPECT_EQ(with("6.5", "sm_80", "redux.sync.add.u32 %r1, %r2, -1;"), "'redux' needs .version 7.0");
+  EXPECT_EQ(with("7.0", "sm_80", "cvt.rn.bf16x2.f32 %r1, 0f3F800000, 0f00000000;"), "");
+  EXPECT_EQ(with("7.0", "sm_75", "cvt.rn.bf16x2.f32 %r1, 0f3F800000, 0f00000000;"), "'cvt.bf16x2' needs .target sm_80");
+  EXPECT_EQ(with("8.0", "sm_90a", "elect.sync %r1|%p, -1;"), "");
+  EXPECT_EQ(with("8.0", "sm_90", "wgmma.fence.sync.aligned;"), "'wgmma' is not supported by the emulated driver");
+  EXPECT_EQ(with("8.0", "sm_90", "tex.1d.v4.f32.s32 {%r1, %r1, %r1, %r1}, [t, {%r1}];"),
+            "'tex' is not supported by the emulated driver");
+}
+
+TEST(Parser, DebugInformationIsRead) {
+  Module module;
+  Error error;
+  const std::string text = std::string(kHead) + R"(
+.file 1 "/a b/c.cu", 1700000000, 1234
+.common .global .u32 shared_by_modules;
+.weak .global .align 8 .b8 g[8];
+.func twice(.param .b32 a) { ret; }
+.alias other, twice;
+.entry k() .reqntid 32, 2 .minnctapersm 2 .maxnreg 64 {
+  .loc 1 10 3
+  .loc 1 11 5, function_name $L__info_string0, inlined_at 1 10 3
+$L__tmp0:
+  { .param .b32 a; st.param.b32 [a], 1; call other, (a); }
+  .pragma "nounroll";
+  ret;
+$L__func_end0:
+}
+.section .debug_str { $L__info_string0: .b8 102,111,0 }
+.section .debug_info { .b32 109 .b64 $L__tmp0 .b64 $L__func_end0 .b8 2 .b32 .debug_abbrev }
+.section .debug_loc { }
+)";
+  EXPECT_TRUE(Parse(text, 90, &module, &error)) << error.line << ":" << error.column << ": " << error.message;
+  const Function* f = module.FindEntry("k");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->exact_threads);
+  EXPECT_EQ(f->max_threads[1], 2u);
+}
+
 }  // namespace
 }  // namespace mete::emulator::ptx

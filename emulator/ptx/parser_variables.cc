@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kMaximumVariable = uint64_t{1} << 32;
 constexpr uint32_t kMaximumShared = 232448;  // bytes a block can have on any architecture
+constexpr size_t kMaximumSharedVariables = 65536;
 
 }  // namespace
 
@@ -31,6 +32,8 @@ bool Parser::Declare(Declaration* d, bool in_parameter_list) {
       else if (TakeIf(".global") || TakeIf(".const") || TakeIf(".local") || TakeIf(".generic"))
         d->pointer_space = Space::kGlobal;
       if (TakeIf(".align") && !ConstantExpression(&value)) return false;
+    } else if (at.text == ".attribute") {
+      return Fail(at, "variables with an attribute (.managed, .unified) are not supported");
     } else if (TypeNamed(at.text) != Type::kNone) {
       if (d->type != Type::kNone) return Fail(at, "a second type '" + std::string(at.text) + "'");
       d->type = TypeNamed(at.text);
@@ -79,28 +82,54 @@ uint32_t Parser::AddShared(const Declaration& d, bool dynamic) {
   return static_cast<uint32_t>(shared_.size() - 1);
 }
 
+// generic(name), name, each with + or - and a constant: the addend goes into bits, the variable into address_of.
+bool Parser::InitialAddress(const Token& first, uint64_t* bits, uint64_t offset, Global* global) {
+  Token name = first;
+  if (name.text == "generic" && TakeIf("(") && (!TakeName(&name, "a variable") || !Expect(")"))) return false;
+  if (name.kind != TokenKind::kIdentifier) return Fail(name, "a variable is expected here");
+  const std::string text(name.text);
+  if (token_.Is("+") || token_.Is("-")) {
+    TakeIf("+");
+    ConstantValue addend;
+    if (!ConstantExpression(&addend, 5)) return false;
+    *bits = addend.bits;
+  }
+  if (global_names_.count(text) != 0) {
+    global->address_of.emplace_back(offset, text);
+    return !failed_;
+  }
+  const auto function = function_names_.find(text);
+  if (function == function_names_.end() || module_->functions_[function->second].is_entry)
+    return Fail(name, (IsExternVariable(text) ? "unresolved extern variable '" : "unknown variable '") + text +
+                          "' in an initialiser");
+  NoteAddress(function->second, name);
+  *bits += FunctionAddress(function->second);
+  return !failed_;
+}
+
 bool Parser::InitialElement(Type type, uint64_t offset, Global* global) {
   const uint32_t size = SizeOf(type);
   const Token at = token_;
   uint64_t bits = 0;
   if (at.kind == TokenKind::kIdentifier) {
-    Token name = Take();
-    const bool generic = name.text == "generic" && TakeIf("(");
-    if (generic && (!TakeName(&name, "a variable") || !Expect(")"))) return false;
-    if (TakeIf("+")) {
-      ConstantValue addend;
-      if (!ConstantExpression(&addend, 5)) return false;
-      bits = addend.bits;
-    }
-    if (global_names_.count(std::string(name.text)) == 0)
-      return Fail(name, "unknown variable '" + std::string(name.text) + "' in an initialiser");
+    const Token name = Take();
     if (size != 8) return Fail(at, "an address needs a 64-bit element");
-    global->address_of.emplace_back(offset, std::string(name.text));
+    if (!InitialAddress(name, &bits, offset, global)) return false;
   } else {
     ConstantValue value;
     if (!ConstantExpression(&value)) return false;
     bits = value.bits;
-    if (IsFloat(type)) {
+    if (size == 1 && TakeIf("(")) {  // 0xFF00(name): one byte of an address; all eight come, lowest first
+      const Token name = Take();
+      uint64_t address = 0;
+      const uint32_t place = bits == 0 ? 8 : static_cast<uint32_t>(__builtin_ctzll(bits)) / 8;
+      if (place > 7 || bits != uint64_t{0xff} << (8 * place) || place > offset)
+        return Fail(at, "a mask of one byte of an address is expected here");
+      Global bytes;
+      if (!InitialAddress(name, &address, offset - place, &bytes) || !Expect(")")) return false;
+      if (place == 0 && !bytes.address_of.empty()) global->address_of.push_back(bytes.address_of[0]);
+      bits = address >> (8 * place) & 0xff;
+    } else if (IsFloat(type)) {
       double real = 0;
       float single = 0;
       if (value.kind == TokenKind::kFloat)
@@ -115,6 +144,8 @@ bool Parser::InitialElement(Type type, uint64_t offset, Global* global) {
         single = static_cast<float>(real);
         bits = 0;
         std::memcpy(&bits, &single, sizeof single);
+      } else if (value.kind == TokenKind::kInteger) {
+        bits = value.bits;
       } else {
         return Fail(at, "initialise halves as .b16");
       }
@@ -163,7 +194,9 @@ bool Parser::Variable(Space space, bool is_extern) {
     }
     if (space == Space::kShared) {
       if (d.bytes > kMaximumShared) return Fail(d.name, "'" + name + "' is larger than a block's shared memory");
+      if (shared_.size() >= kMaximumSharedVariables) return Fail(d.name, "more than 65536 shared variables");
       if (d.unsized && !is_extern) return Fail(d.name, "only an extern shared array has no size");
+      if (TakeIf("=")) return Fail(d.name, "shared variables have no initial value");
       shared_names_[name] = AddShared(d, is_extern);
       continue;
     }

@@ -59,6 +59,9 @@ struct Function {
   uint32_t local_bytes = 0;             // per thread
   uint32_t registers = 0;               // per thread, an estimate from live virtual registers
   uint32_t max_threads[3] = {0, 0, 0};  // .maxntid, 0: not given
+  bool exact_threads = false;           // .reqntid: the block is exactly that
+  // A loop's number of turns depends on what stands in memory, so two launches alike may cost differently.
+  bool steered_by_memory = false;
   std::shared_ptr<const Program> program;
 };
 

@@ -39,7 +39,14 @@ uint8_t* InLocal(Warp& w, uint32_t lane, uint64_t offset, uint32_t bytes) {
   if (offset >= w.local_stride || w.local_stride - offset < bytes) return nullptr;
   return w.local.data() + size_t{lane} * w.local_stride + offset;
 }
-uint8_t* InParameters(Warp& w, uint64_t offset, uint32_t bytes, bool write) {
+uint8_t* InParameters(Warp& w, uint32_t lane, uint64_t offset, uint32_t bytes, bool write) {
+  if ((offset & kAreaBit) != 0) {  // a device function's own
+    const uint64_t depth = (offset & ~kAreaBit) >> kAreaDepthShift, at = offset & ((1u << kAreaDepthShift) - 1);
+    if (depth > w.depth) return nullptr;
+    Frame& f = w.frames[depth];
+    if (at >= f.area_stride || f.area_stride - at < bytes) return nullptr;
+    return &f.area[size_t{lane} * f.area_stride + at];
+  }
   const uint32_t size = w.run->function->parameter_bytes;
   if (write || w.run->launch->parameters == nullptr || offset >= size || size - offset < bytes) return nullptr;
   return const_cast<uint8_t*>(w.run->launch->parameters) + offset;
@@ -49,6 +56,7 @@ bool ResolveGlobal(Warp& w, const Instruction& in, uint32_t mask, uint32_t bytes
                    uint8_t** host, bool traffic) {
   RunState& run = *w.run;
   if (traffic) {
+    const uint64_t sectors = run.sectors, lines = run.lines.Distinct();
     uint64_t last = ~uint64_t{0};
     for (uint32_t l = 0; l < kLanes; ++l) {
       const uint64_t sector = address[l] >> 5;
@@ -57,6 +65,8 @@ bool ResolveGlobal(Warp& w, const Instruction& in, uint32_t mask, uint32_t bytes
       ++run.sectors;
       run.lines.Touch(address[l]);
     }
+    w.own_sectors += run.sectors - sectors;
+    w.own_lines += static_cast<double>(run.lines.Distinct() - lines);
   }
   uint64_t low = ~uint64_t{0}, high = 0;
   for (uint32_t l = 0; l < kLanes; ++l) {
@@ -119,7 +129,7 @@ bool Resolve(Warp& w, const Instruction& in, uint32_t mask, uint32_t bytes, bool
   } else if constexpr (S == Space::kParam) {
     for (uint32_t l = 0; l < kLanes; ++l) {
       if ((mask & kLaneBit[l]) == 0) continue;
-      host[l] = InParameters(w, address[l], bytes, write);
+      host[l] = InParameters(w, l, address[l], bytes, write);
       if (host[l] == nullptr) return Illegal(w, in, l, address[l], bytes, write, "is outside the kernel's parameters");
     }
     return true;
@@ -131,10 +141,12 @@ bool Resolve(Warp& w, const Instruction& in, uint32_t mask, uint32_t bytes, bool
       switch (address[l] & kWindowMask) {
         case kSharedWindow: host[l] = InShared(w, offset, bytes); break;
         case kLocalWindow: host[l] = InLocal(w, l, offset, bytes); break;
-        case kParamWindow: host[l] = InParameters(w, offset, bytes, write); break;
+        case kParamWindow: host[l] = InParameters(w, l, offset, bytes, write); break;
+        case kFunctionWindow: host[l] = nullptr; break;
         default:
           host[l] = w.run->Translate(address[l], bytes, write, in.bypass);
           ++w.run->sectors;
+          ++w.own_sectors;
           w.run->lines.Touch(address[l]);
       }
       if (host[l] == nullptr) return Illegal(w, in, l, address[l], bytes, write, "is outside every allocation");

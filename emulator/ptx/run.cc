@@ -2,7 +2,8 @@
 //
 // Whole: blocks run one after the other; one that does not end soon (it may wait for another block) is set aside while
 // the next ones start. Sample: blocks spread over the grid, or, where a single block is already too much, single warps
-// of it whose barriers do not hold. A warp that exceeds warp_limit ends the run as unbounded.
+// of it whose barriers do not hold; counted loops are measured and extrapolated (extrapolate.cc). A warp that exceeds
+// warp_limit ends the run as unbounded.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -13,8 +14,9 @@
 namespace mete::emulator::ptx {
 namespace {
 
-constexpr uint64_t kBlockTurn = 1u << 17;  // warp instructions until the next block has its turn
-constexpr size_t kBlocksAtOnce = 4096;     // set aside at most
+constexpr uint64_t kBlockTurn = 1u << 17;             // warp instructions until the next block has its turn
+constexpr size_t kBlocksAtOnce = 4096;                // set aside at most, and
+constexpr uint64_t kBytesAtOnce = uint64_t{1} << 30;  // not more than this for them
 constexpr uint32_t kMaximumSharedBytes = 256 * 1024;
 
 struct Totals {
@@ -51,6 +53,9 @@ class Runner {
   Stop RunSample(Totals* totals);
   Stop RunToEnd(Block* block, uint64_t lane_limit);
   void Add(Totals* totals, double blocks, double critical);
+  Stop Forgive();
+  void Collect(const Block& block);  // what its warps have counted by themselves
+  size_t BlocksAtOnce() const;
 
   const Budget& budget_;
   RunState state_;
@@ -70,7 +75,15 @@ bool Runner::ClearlyTooMuch() const {
   return least > static_cast<double>(budget_.whole_instructions);
 }
 
+size_t Runner::BlocksAtOnce() const {
+  const Program& program = *state_.function->program;
+  const uint64_t warp = program.frame_bytes + program.frame_bytes / kSlotBytes * 8 +
+                        (uint64_t{program.area_bytes} + state_.function->local_bytes) * kLanes + sizeof(Warp);
+  return static_cast<size_t>(std::clamp<uint64_t>(kBytesAtOnce / (warps_ * warp + shared_bytes_), 1, kBlocksAtOnce));
+}
+
 Runner::Stop Runner::RunWhole(Totals* totals) {
+  const size_t at_once = BlocksAtOnce();
   std::vector<std::unique_ptr<Block>> running, spare;
   uint64_t next = 0, finished = 0;
   double critical = 0;
@@ -78,7 +91,7 @@ Runner::Stop Runner::RunWhole(Totals* totals) {
   while (finished < blocks_) {
     if (Cancelled()) return Stop::kCancelled;
     // A block that was set aside runs again when as many others have been started.
-    const bool start = next < blocks_ && (running.empty() || (turn % 2 == 0 && running.size() < kBlocksAtOnce));
+    const bool start = next < blocks_ && (running.empty() || (turn % 2 == 0 && running.size() < at_once));
     ++turn;
     std::unique_ptr<Block> block;
     if (start) {
@@ -119,6 +132,19 @@ Runner::Stop Runner::RunWhole(Totals* totals) {
   return Stop::kDone;
 }
 
+Runner::Stop Runner::Forgive() {
+  state_.fault = FaultKind::kNone;
+  state_.fault_address = 0;
+  state_.fault_detail.clear();
+  return Stop::kDone;
+}
+
+void Runner::Collect(const Block& block) {
+  for (const Warp& warp : block.warps) {
+    for (uint32_t i = 0; i < kInstructionClasses; ++i) state_.classes[i] += warp.own_classes[i];
+  }
+}
+
 void Runner::Add(Totals* totals, double blocks, double critical) {
   totals->blocks += blocks;
   totals->critical_cycles += critical;
@@ -129,7 +155,6 @@ void Runner::Add(Totals* totals, double blocks, double critical) {
 }
 
 Runner::Stop Runner::RunToEnd(Block* block, uint64_t lane_limit) {
-  const uint64_t before = LaneInstructions();
   for (;;) {
     if (Cancelled()) return Stop::kCancelled;
     switch (block->Execute(kBlockTurn)) {
@@ -141,7 +166,7 @@ Runner::Stop Runner::RunToEnd(Block* block, uint64_t lane_limit) {
     for (const Warp& warp : block->warps) {
       if (warp.instructions * kLanes > budget_.warp_limit) return Stop::kUnbounded;
     }
-    if (LaneInstructions() - before > lane_limit) return Stop::kTooMuch;
+    if (block->Instructions() * kLanes > lane_limit) return Stop::kTooMuch;
   }
 }
 
@@ -160,14 +185,18 @@ Runner::Stop Runner::RunSample(Totals* totals) {
     Stop stop = Stop::kTooMuch;
     std::fill(std::begin(state_.classes), std::end(state_.classes), 0);
     state_.sectors = 0;
+    state_.skipped = false;
     if (!single_warps) {
       block.Start(&state_, index, shared_bytes_);
       // A block may take the whole budget, and more where its warps wait for each other: apart they mean little.
       stop = RunToEnd(&block, state_.function->program->synchronises_anywhere
                                   ? std::max(budget_.sample_instructions, budget_.warp_limit / 4)
                                   : budget_.sample_instructions);
+      Collect(block);
+      // Turns that did not run leave registers behind that no whole run would have: what comes of them proves nothing.
+      if (stop == Stop::kFault && state_.skipped) stop = Forgive();
       if (stop == Stop::kDone) {
-        spent += LaneInstructions();
+        spent += block.Instructions() * kLanes;
         Add(totals, 1, static_cast<double>(block.CriticalCycles()));
       } else if (stop == Stop::kTooMuch) {
         single_warps = true;
@@ -180,16 +209,13 @@ Runner::Stop Runner::RunSample(Totals* totals) {
       Block alone;
       alone.StartOneWarp(&state_, index, shared_bytes_, warp);
       stop = RunToEnd(&alone, budget_.warp_limit);
+      Collect(alone);
       if (stop == Stop::kTooMuch) stop = Stop::kUnbounded;
-      if (stop == Stop::kFault && state_.function->program->synchronises_anywhere) {
-        // Without its neighbours a warp reads what nobody has written: its fault proves nothing, its cost something.
-        state_.fault = FaultKind::kNone;
-        state_.fault_address = 0;
-        state_.fault_detail.clear();
-        stop = Stop::kDone;
-      }
+      // Without its neighbours a warp reads what nobody has written: its fault proves nothing, its cost something.
+      if (stop == Stop::kFault && state_.function->program->synchronises_anywhere) stop = Forgive();
+      if (stop == Stop::kFault && state_.skipped) stop = Forgive();
       if (stop == Stop::kDone) {
-        spent += LaneInstructions();
+        spent += alone.Instructions() * kLanes;
         Add(totals, 1.0 / static_cast<double>(warps_),
             static_cast<double>(alone.CriticalCycles()) / static_cast<double>(warps_));
       }
@@ -208,6 +234,7 @@ Outcome Runner::Go(bool* ran_whole) {
   if (stop == Stop::kTooMuch) {
     totals = Totals();
     state_.lines = LineSet();
+    state_.extrapolate = true;
     out.fidelity = Fidelity::kExtrapolated;
     stop = RunSample(&totals);
   }

@@ -5,11 +5,9 @@
 namespace mete::emulator::ptx {
 
 double LineSet::DistinctBytes() const {
-  uint64_t lines = 0;
-  for (const Region& region : table_) lines += static_cast<uint64_t>(__builtin_popcountll(region.bits));
   const uint64_t tracked = touches_ - untracked_;
   const double scale = tracked == 0 ? 1.0 : static_cast<double>(touches_) / static_cast<double>(tracked);
-  return static_cast<double>(lines) * 128.0 * scale;
+  return (static_cast<double>(distinct_) + unseen_) * 128.0 * scale;
 }
 
 void LineSet::Grow() {
@@ -55,7 +53,7 @@ uint8_t* RunState::Miss(uint64_t address, uint32_t size, bool write, bool bypass
   const uint64_t page = address >> kPageShift;
   if (!bypass && ((address + size - 1) >> kPageShift) == page) {
     if (uint8_t* host = memory->Translate(page << kPageShift, kPageBytes, write)) {
-      (write ? writes_ : reads_)[page % kEntries] = Entry{page, epoch_, host};
+      (write ? writes_ : reads_)[page % kEntries] = Entry{page + 1, epoch_, host};
       return host + (address & (kPageBytes - 1));
     }
   }

@@ -20,9 +20,14 @@ class LineSet {
     ++touches_;
     const uint64_t region = address >> 13;
     if (region != last_region_) Find(region);
-    if (last_bits_ != nullptr) *last_bits_ |= uint64_t{1} << (address >> 7 & 63);
+    if (last_bits_ == nullptr) return;
+    const uint64_t bit = uint64_t{1} << (address >> 7 & 63);
+    distinct_ += (*last_bits_ & bit) == 0 ? 1 : 0;
+    *last_bits_ |= bit;
   }
   double DistinctBytes() const;
+  uint64_t Distinct() const { return distinct_; }     // lines
+  void AddUnseen(double lines) { unseen_ += lines; }  // what turns of a loop that did not run would have touched
 
  private:
   static constexpr size_t kMaximumRegions = size_t{1} << 20;
@@ -35,7 +40,8 @@ class LineSet {
   size_t used_ = 0;
   uint64_t last_region_ = ~uint64_t{0};
   uint64_t* last_bits_ = nullptr;
-  uint64_t touches_ = 0, untracked_ = 0;
+  uint64_t touches_ = 0, untracked_ = 0, distinct_ = 0;
+  double unseen_ = 0;
 };
 
 struct RunState {
@@ -51,6 +57,8 @@ struct RunState {
   uint64_t classes[kInstructionClasses] = {};  // warp instructions
   uint64_t sectors = 0;                        // 32-byte pieces of global memory moved
   LineSet lines;
+  bool skipped = false;      // turns of a loop have been
+  bool extrapolate = false;  // counted loops need not run whole: a sample
 
   FaultKind fault = FaultKind::kNone;
   uint64_t fault_address = 0;
@@ -64,7 +72,7 @@ struct RunState {
   uint8_t* Translate(uint64_t address, uint32_t size, bool write, bool bypass) {
     const uint64_t page = address >> kPageShift;
     Entry& entry = (write ? writes_ : reads_)[page % kEntries];
-    if (!bypass && entry.page == page && entry.epoch >= (write ? 0 : epoch_) &&
+    if (!bypass && entry.page_and_one == page + 1 && entry.epoch >= (write ? 0 : epoch_) &&
         ((address + size - 1) >> kPageShift) == page) {
       return entry.host + (address & (kPageBytes - 1));
     }
@@ -75,13 +83,13 @@ struct RunState {
 
  private:
   struct Entry {
-    uint64_t page = ~uint64_t{0};
+    uint64_t page_and_one = 0;  // 0: nothing, so that a fresh table is zeroes
     uint64_t epoch = 0;
     uint8_t* host = nullptr;
   };
   static constexpr size_t kEntries = 512;
   uint8_t* Miss(uint64_t address, uint32_t size, bool write, bool bypass);
-  std::array<Entry, kEntries> reads_, writes_;
+  std::array<Entry, kEntries> reads_{}, writes_{};
   uint64_t epoch_ = 0;  // of reads: what was remembered before the last new place for writes is not used
 };
 

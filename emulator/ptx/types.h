@@ -24,21 +24,20 @@ enum class Type : uint8_t {
   kF16,
   kF32,
   kF64,
-  kPred
+  kPred,
+  kBF16,   // bfloat16
+  kF16x2,  // two halves in 32 bits, the first in the low half
+  kBF16x2,
+  kTypes
 };
 
+inline constexpr std::string_view kTypeNames[] = {"no type", ".b8",  ".b16",  ".b32",  ".b64",   ".u8",    ".u16",
+                                                  ".u32",    ".u64", ".s8",   ".s16",  ".s32",   ".s64",   ".f16",
+                                                  ".f32",    ".f64", ".pred", ".bf16", ".f16x2", ".bf16x2"};
+
 inline Type TypeNamed(std::string_view name) {
-  struct Row {
-    std::string_view name;
-    Type type;
-  };
-  static constexpr Row kRows[] = {
-      {".b8", Type::kB8},   {".b16", Type::kB16}, {".b32", Type::kB32}, {".b64", Type::kB64},
-      {".u8", Type::kU8},   {".u16", Type::kU16}, {".u32", Type::kU32}, {".u64", Type::kU64},
-      {".s8", Type::kS8},   {".s16", Type::kS16}, {".s32", Type::kS32}, {".s64", Type::kS64},
-      {".f16", Type::kF16}, {".f32", Type::kF32}, {".f64", Type::kF64}, {".pred", Type::kPred}};
-  for (const Row& row : kRows)
-    if (row.name == name) return row.type;
+  for (uint8_t i = 1; i < static_cast<uint8_t>(Type::kTypes); ++i)
+    if (kTypeNames[i] == name) return static_cast<Type>(i);
   return Type::kNone;
 }
 
@@ -51,10 +50,13 @@ constexpr uint32_t SizeOf(Type type) {
     case Type::kB16:
     case Type::kU16:
     case Type::kS16:
+    case Type::kBF16:
     case Type::kF16: return 2;
     case Type::kB32:
     case Type::kU32:
     case Type::kS32:
+    case Type::kF16x2:
+    case Type::kBF16x2:
     case Type::kF32: return 4;
     case Type::kB64:
     case Type::kU64:
@@ -67,7 +69,11 @@ constexpr uint32_t SizeOf(Type type) {
 constexpr bool IsSigned(Type type) {
   return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
 }
-constexpr bool IsFloat(Type type) { return type == Type::kF16 || type == Type::kF32 || type == Type::kF64; }
+constexpr bool IsFloat(Type type) {
+  return type == Type::kF16 || type == Type::kF32 || type == Type::kF64 || type == Type::kBF16;
+}
+constexpr bool IsPacked(Type type) { return type == Type::kF16x2 || type == Type::kBF16x2; }
+constexpr bool IsHalf(Type type) { return type == Type::kF16 || type == Type::kBF16 || IsPacked(type); }
 constexpr bool IsBits(Type type) {
   return type == Type::kB8 || type == Type::kB16 || type == Type::kB32 || type == Type::kB64;
 }

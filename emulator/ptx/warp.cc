@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kMaximumDepth = 256;         // nested calls
 constexpr uint32_t kMaximumLocal = 512 * 1024;  // bytes of local memory per lane, as the hardware's limit
 constexpr uint32_t kPatience = 1024;            // backward branches before a waiting group has its turn
+constexpr uint64_t kMaximumFrames = 64u << 20;  // bytes of a warp's frames, all calls together
 
 uint32_t LaneMask(uint32_t lanes) { return lanes >= kLanes ? ~0u : (1u << lanes) - 1; }
 
@@ -64,6 +65,8 @@ uint64_t SpecialValue(const Warp& w, Special special, uint32_t lane) {
     case Special::kLanemaskGt: return ~((2u << lane) - 1);
     case Special::kDynamicSmemSize: return launch.dynamic_shared_bytes;
     case Special::kTotalSmemSize: return w.block->shared.size();
+    case Special::kOne: return 1;
+    case Special::kZero:
     case Special::kGridid:
     case Special::kSpecials: break;
   }
@@ -103,6 +106,9 @@ void Warp::PrepareConstants(Frame& f) {
         }
         break;
       case ConstantKind::kLocal: FillSlot(slot, constant.bytes, f.local_base + constant.value); break;
+      case ConstantKind::kArea:
+        FillSlot(slot, constant.bytes, kAreaBit | uint64_t{depth} << kAreaDepthShift | constant.value);
+        break;
       case ConstantKind::kSpecial:
         for (uint32_t l = 0; l < kLanes; ++l) {
           const uint64_t value = SpecialValue(*this, static_cast<Special>(constant.index), l);
@@ -126,6 +132,7 @@ void Warp::Enter(const Program& program, uint32_t lanes) {
   f.area.assign(size_t{program.area_bytes} * kLanes, 0);
   f.entered = lanes;
   f.group_count = 0;
+  f.loops.clear();
   PrepareConstants(f);
   frame = f.registers.get();
   Put(0, lanes);
@@ -141,6 +148,10 @@ void Warp::Start(Block* owner, RunState* state, uint32_t warp_index, uint32_t la
   spin_reads = spin_since = last_clock = 0;
   back_branches = 0;
   done = false;
+  classes = state->extrapolate ? own_classes : state->classes;
+  std::fill(std::begin(own_classes), std::end(own_classes), 0);
+  own_sectors = 0;
+  own_lines = 0;
   depth = 0;
   const Program& program = *state->function->program;
   local_stride = std::min(kMaximumLocal, (state->function->local_bytes + 15) / 16 * 16);
@@ -214,7 +225,7 @@ bool Warp::Schedule(uint32_t* pc, uint32_t* lanes, uint32_t* limit, bool rotate,
   return true;
 }
 
-void Warp::ReleaseBarrier(uint32_t id, uint64_t at) {
+void Warp::ReleaseBarrier(uint32_t id, uint64_t at, uint64_t yes, uint64_t all) {
   if (done) return;
   bool held = false;
   for (uint32_t d = 0; d <= depth; ++d) {
@@ -224,19 +235,23 @@ void Warp::ReleaseBarrier(uint32_t id, uint64_t at) {
       if (g.state != GroupState::kAtBarrier || g.barrier != id) continue;
       g.state = GroupState::kReady;
       held = true;
+      const Instruction& in = f.program->code[g.pc - 1];  // the barrier it stands behind
+      if (in.count != 0) DeliverReduction(*this, f.registers.get(), in, g.lanes & live, yes, all);
     }
     // Groups that waited at one pc for one barrier were one group; different pcs stay apart until they meet.
   }
   if (held) now = std::max(now, at);
 }
 
-bool Warp::PushCall(const Instruction& in, uint32_t pc, uint32_t lanes) {
+bool Warp::PushCall(const Instruction& in, uint32_t function, uint32_t pc, uint32_t lanes) {
   Frame& caller = Top();
   const Call& call = caller.program->calls[in.target];
-  const Function& callee = (*run->functions)[call.function];
+  const Function& callee = (*run->functions)[function];
   const uint32_t base = caller.local_base + (caller.program->local_bytes + 15) / 16 * 16;
   const uint32_t need = base + (callee.program->local_bytes + 15) / 16 * 16;
-  if (depth + 1 >= kMaximumDepth || need > kMaximumLocal) {
+  uint64_t frame_bytes = callee.program->frame_bytes;
+  for (uint32_t d = 0; d <= depth; ++d) frame_bytes += frames[d].program->frame_bytes;
+  if (depth + 1 >= kMaximumDepth || need > kMaximumLocal || frame_bytes > kMaximumFrames) {
     run->Fail(FaultKind::kLaunchFailed, 0, "call of '" + callee.name + "': the thread's stack is full");
     return false;
   }
@@ -261,6 +276,49 @@ bool Warp::PushCall(const Instruction& in, uint32_t pc, uint32_t lanes) {
       std::memcpy(&f.area[size_t{l} * f.area_stride + copy.to], &from.area[size_t{l} * from.area_stride + copy.from],
                   copy.bytes);
     }
+  }
+  return true;
+}
+
+// Lanes may hold different functions: those of the first lane go now, the others come back to this instruction.
+bool Warp::CallThroughAddress(const Instruction& in, uint32_t pc, uint32_t lanes) {
+  const uint64_t* addresses = reinterpret_cast<const uint64_t*>(frame + in.a);
+  const uint64_t address = addresses[__builtin_ctz(lanes)];
+  uint32_t same = 0;
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((lanes >> l & 1) != 0 && addresses[l] == address) same |= 1u << l;
+  }
+  const uint64_t at = (address - kFunctionWindow) / 16 - 1;
+  const bool is_function = (address & kWindowMask) == kFunctionWindow && address % 16 == 0 &&
+                           at < run->functions->size() && (*run->functions)[at].program != nullptr &&
+                           !(*run->functions)[at].is_entry;
+  const Call& call = Top().program->calls[in.target];
+  if (!is_function || (*run->functions)[at].program->shape != call.shape) {
+    run->Fail(FaultKind::kLaunchFailed, address,
+              Where(*this, in, same) + ": call of an address that is no function of the prototype's shape");
+    return false;
+  }
+  Put(pc, lanes & ~same);
+  return PushCall(in, static_cast<uint32_t>(at), pc, same);
+}
+
+bool Warp::BranchByIndex(const Instruction& in, uint32_t lanes) {
+  const uint32_t* indices = reinterpret_cast<const uint32_t*>(frame + in.a);
+  const uint32_t* list = &Top().program->lists[in.target];
+  while (lanes != 0) {
+    const uint32_t at = indices[__builtin_ctz(lanes)];
+    uint32_t same = 0;
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      if ((lanes >> l & 1) != 0 && indices[l] == at) same |= 1u << l;
+    }
+    if (at >= static_cast<uint64_t>(in.offset)) {
+      run->Fail(FaultKind::kLaunchFailed, 0,
+                Where(*this, in, same) + ": branch target " + std::to_string(at) + " of a list of " +
+                    std::to_string(in.offset));
+      return false;
+    }
+    Put(list[at], same);
+    lanes &= ~same;
   }
   return true;
 }
@@ -315,7 +373,7 @@ WarpStop Warp::Execute(uint64_t quantum) {
     const Instruction* code = f.program->code.data();
     uint64_t* ready = f.ready.data();
     uint64_t cycle = now;
-    uint64_t* classes = run->classes;
+    uint64_t* counts = classes;
     bool group_here = true;
     while (group_here) {
       if (pc >= limit || instructions >= until) {
@@ -329,7 +387,7 @@ WarpStop Warp::Execute(uint64_t quantum) {
         mask &= in.guard_negated ? ~guard : guard;
       }
       ++instructions;
-      ++classes[in.instruction_class];
+      ++counts[in.instruction_class];
       // In-order issue: an instruction waits for its operands; its result is there `latency` later.
       uint64_t issue = cycle + 1;
       issue = std::max(issue, ready[in.a / kSlotBytes]);
@@ -361,6 +419,11 @@ WarpStop Warp::Execute(uint64_t quantum) {
           if (mask == 0) {
             ++pc;
           } else if (stay == 0) {
+            if (run->extrapolate && in.offset != 0) {
+              now = cycle;
+              AtBackBranch(static_cast<uint32_t>(in.offset - 1), mask);
+              cycle = now;
+            }
             if (in.target <= pc && ++back_branches >= kPatience) {
               back_branches = 0;
               previous = pc;
@@ -389,13 +452,14 @@ WarpStop Warp::Execute(uint64_t quantum) {
           const uint32_t missing = MissingMembers(*this, in, mask);
           if (missing != 0 && !forced) {
             --instructions;
-            --classes[in.instruction_class];
+            --counts[in.instruction_class];
             Put(pc, lanes, GroupState::kAtConverge);
             group_here = false;
             break;
           }
           forced = false;
           if (mask != 0 && in.handler != nullptr) in.handler(*this, in, mask);
+          if (run->fault != FaultKind::kNone) return WarpStop::kFault;
           ++pc;
           break;
         }
@@ -407,6 +471,11 @@ WarpStop Warp::Execute(uint64_t quantum) {
           const BarrierRequest request = ReadBarrier(*this, in, mask);
           if (run->fault != FaultKind::kNone) return WarpStop::kFault;
           now = cycle;
+          if (in.count != 0) {
+            const uint32_t p = *reinterpret_cast<const uint32_t*>(frame + in.c);
+            const uint32_t holds = ((in.flags & kNegated) != 0 ? ~p : p) & mask;
+            block->Vote(request.barrier, static_cast<uint64_t>(__builtin_popcount(holds)));
+          }
           if (request.only_arrives) {
             Put(pc + 1, lanes);
           } else {
@@ -425,7 +494,19 @@ WarpStop Warp::Execute(uint64_t quantum) {
           }
           Put(pc + 1, lanes & ~mask);
           now = cycle;
-          if (!PushCall(in, pc, mask)) return WarpStop::kFault;
+          if (!PushCall(in, f.program->calls[in.target].function, pc, mask)) return WarpStop::kFault;
+          group_here = false;
+          break;
+        case Kind::kCallIndirect:
+        case Kind::kBranchIndexed:
+          if (mask == 0) {
+            ++pc;
+            break;
+          }
+          Put(pc + 1, lanes & ~mask);
+          now = cycle;
+          if (in.kind == Kind::kBranchIndexed ? !BranchByIndex(in, mask) : !CallThroughAddress(in, pc, mask))
+            return WarpStop::kFault;
           group_here = false;
           break;
         case Kind::kReturn:

@@ -32,6 +32,15 @@ struct FreeDeleter {
 using FrameMemory = std::unique_ptr<uint8_t[], FreeDeleter>;
 FrameMemory AllocateFrame(size_t bytes);  // 64-byte aligned, zeroed
 
+// A counted loop while a sample runs it: what has been counted when its turns began to be measured.
+struct LoopRun {
+  uint32_t lanes = 0, turns = 0;
+  uint64_t expected = 0;  // of the register it counts with, in its first lane, at the next turn
+  uint64_t now = 0, sectors = 0;
+  double lines = 0;
+  uint64_t classes[kInstructionClasses] = {};
+};
+
 struct Frame {
   const Program* program = nullptr;
   const Program* prepared_for = nullptr;  // constants in `registers` are this program's
@@ -45,6 +54,7 @@ struct Frame {
   uint32_t return_pc = 0;
   Group groups[kLanes];
   uint32_t group_count = 0;
+  std::vector<LoopRun> loops;  // by the program's loops, in samples only
 };
 
 enum class WarpStop : uint8_t { kDone, kBlocked, kYield, kFault };
@@ -66,10 +76,17 @@ struct Warp {
   uint64_t spin_reads = 0, spin_since = 0, last_clock = 0;  // clock spins: see ReadClock
   uint32_t back_branches = 0;
   bool done = false;
+  // What this warp alone has done. In a sample `classes` is its own, for loops to measure, and the block collects it;
+  // else the run's.
+  uint64_t* classes = nullptr;
+  uint64_t own_classes[kInstructionClasses] = {};
+  uint64_t own_sectors = 0;
+  double own_lines = 0;
 
   void Start(Block* owner, RunState* state, uint32_t warp_index, uint32_t lanes);
   WarpStop Execute(uint64_t quantum);
-  void ReleaseBarrier(uint32_t id, uint64_t at);
+  // yes of all: what a reduction at the barrier gives.
+  void ReleaseBarrier(uint32_t id, uint64_t at, uint64_t yes, uint64_t all);
   Frame& Top() { return frames[depth]; }
   uint64_t ReadClock();
 
@@ -78,7 +95,10 @@ struct Warp {
   bool Schedule(uint32_t* pc, uint32_t* lanes, uint32_t* limit, bool rotate, uint32_t previous, bool* forced);
   void Put(uint32_t pc, uint32_t lanes, GroupState state = GroupState::kReady, uint8_t barrier = 0);
   void PrepareConstants(Frame& f);
-  bool PushCall(const Instruction& in, uint32_t pc, uint32_t lanes);
+  bool PushCall(const Instruction& in, uint32_t function, uint32_t pc, uint32_t lanes);
+  bool CallThroughAddress(const Instruction& in, uint32_t pc, uint32_t lanes);
+  bool BranchByIndex(const Instruction& in, uint32_t lanes);
+  void AtBackBranch(uint32_t loop, uint32_t lanes);  // extrapolate.cc
   bool PopCall();
 };
 

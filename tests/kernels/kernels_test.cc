@@ -1,87 +1,8 @@
 // Kernels compiled to PTX by clang, at test time, give the results that the same computation gives on the CPU.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <random>
-#include <string>
-#include <vector>
-
-#include "emulator/ptx/ptx.h"
-#include "emulator/ptx/test_memory.h"
+#include "tests/kernels/kernel_fixture.h"
 
 namespace mete::emulator::ptx {
 namespace {
-
-// METE_CLANGS: the compilers CMake found, ':' between them; METE_KERNELS: the folder of the sources.
-std::vector<std::string> Compilers() {
-  std::vector<std::string> found;
-  std::string rest = METE_CLANGS;
-  while (!rest.empty()) {
-    const size_t end = rest.find(':');
-    found.push_back(rest.substr(0, end));
-    rest = end == std::string::npos ? "" : rest.substr(end + 1);
-  }
-  return found;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-class Kernels : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (GetParam() == "none")
-      GTEST_SKIP() << "no clang was found when this was configured: install clang-14 or clang-16";
-  }
-  // Compiles tests/kernels/NAME.cl; its only entry becomes kernel_.
-  void Load(const std::string& name) {
-    const std::string stem = testing::TempDir() + "mete_kernel_" + name + "_" + std::to_string(getpid());
-    const std::string command =
-        GetParam() +
-        " -x cl --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_70 -Xclang -target-feature"
-        " -Xclang +ptx70 -O2 -S -o " +
-        stem + ".ptx " METE_KERNELS "/" + name + ".cl >" + stem + ".log 2>&1";
-    const int status = std::system(command.c_str());
-    const std::string log = ReadAll(stem + ".log"), text = ReadAll(stem + ".ptx");
-    std::remove((stem + ".log").c_str());
-    std::remove((stem + ".ptx").c_str());
-    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << command << "\n" << log;
-    Error error;
-    ASSERT_TRUE(Parse(text, 90, &module_, &error)) << error.line << ":" << error.column << ": " << error.message << "\n"
-                                                   << text;
-    for (const Function& f : module_.functions()) {
-      if (f.is_entry) kernel_ = &f;
-    }
-    ASSERT_NE(kernel_, nullptr);
-    PlaceGlobals(&module_, &memory_);
-  }
-  Outcome Go(const Parameters& parameters, std::array<uint32_t, 2> grid, std::array<uint32_t, 2> block) {
-    Launch launch;
-    launch.grid[0] = grid[0];
-    launch.grid[1] = grid[1];
-    launch.block[0] = block[0];
-    launch.block[1] = block[1];
-    launch.parameters = parameters.data();
-    const Outcome out = ptx::Run(module_, *kernel_, launch, memory_, Budget(), nullptr);
-    EXPECT_EQ(out.fault, FaultKind::kNone) << out.fault_detail;
-    EXPECT_TRUE(out.effect);
-    EXPECT_EQ(out.fidelity, Fidelity::kExact);
-    return out;
-  }
-
-  Module module_;
-  TestMemory memory_;
-  const Function* kernel_ = nullptr;
-  std::mt19937 random_{20261129};
-};
 
 TEST_P(Kernels, VectorAdd) {
   ASSERT_NO_FATAL_FAILURE(Load("vector_add"));
@@ -154,14 +75,7 @@ TEST_P(Kernels, CollatzWithDivergentLoops) {
   EXPECT_EQ(memory_.Get<uint32_t>(ps), expected);
 }
 
-std::vector<std::string> CompilersOrNone() {
-  std::vector<std::string> found = Compilers();
-  if (found.empty()) found.push_back("none");
-  return found;
-}
-
-INSTANTIATE_TEST_SUITE_P(Clang, Kernels, testing::ValuesIn(CompilersOrNone()),
-                         [](const auto& compiler) { return "Compiler" + std::to_string(compiler.index); });
+METE_EVERY_COMPILER(Kernels);
 
 }  // namespace
 }  // namespace mete::emulator::ptx
