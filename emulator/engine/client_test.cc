@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "emulator/engine/launch_label.h"
 #include "emulator/engine/node.h"
 #include "emulator/engine/protocol.h"
 
@@ -367,6 +368,29 @@ TEST_F(ClientTest, UnsupportedCallsAreCounted) {
   const auto json = ParseJson(*text, "status");
   ASSERT_TRUE(json.ok());
   EXPECT_EQ((*json)["unsupported_calls"].dump(), "{\"cuSomething\":2}");
+}
+
+TEST_F(ClientTest, StatusSaysHowLaunchesWereTimed) {
+  const auto client = Open();
+  uint64_t context = 0;
+  uint32_t stream = 0;
+  ASSERT_EQ(client->CreateContext(0, &context), Result::kOk);
+  ASSERT_EQ(client->OpenStream(context, &stream), Result::kOk);
+  for (const uint64_t label : {kLabelExact, kLabelExtrapolated | kLabelTimedOnly, kLabelCached | kLabelTimedOnly,
+                               kLabelCached | kLabelTimedOnly}) {
+    Work work = Compute(0.01 * kMs);
+    work.bytes = label;
+    client->Submit(stream, work);
+  }
+  Work marker;
+  marker.wait_sequence = 7;  // reads of dropped content
+  ASSERT_EQ(client->Wait(stream, client->Submit(stream, marker)), Result::kOk);
+  const auto text = Ask(root_, MessageType::kStatus);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto json = ParseJson(*text, "status");
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ((*json)["launches"].dump(),
+            "{\"cached\":2,\"exact\":1,\"extrapolated\":1,\"timed_only\":3,\"unbounded\":0,\"undefined_reads\":7}");
 }
 
 TEST_F(ClientTest, KilledEngineIsNoticedAndItsLeftoversAreCleared) {

@@ -117,6 +117,7 @@ void Engine::Accept(const Arrival& arrival) {
   const ContextRecord* context = FindContext(session, stream->context);
   if (context == nullptr || context->dead) return;
   Work work = Sanitized(arrival.submission.work);
+  launches_.Add(work);
   Gpu& gpu = *gpus_[stream->gpu];
   const uint64_t sequence = stream->submitted + 1;
 

@@ -17,6 +17,7 @@
 
 #include "emulator/engine/client.h"
 #include "emulator/engine/fault_rules.h"
+#include "emulator/engine/launch_label.h"
 #include "emulator/engine/meter.h"
 #include "emulator/engine/model.h"
 #include "emulator/engine/protocol.h"
@@ -212,6 +213,7 @@ class Engine {
   uint64_t logged_ns_ = 0;
   uint32_t logged_ = 0;
   std::map<std::string, uint64_t> unsupported_;
+  LaunchCounts launches_;
   uint64_t submissions_ = 0;
 };
 

@@ -395,6 +395,13 @@ std::string Engine::StatusText(uint64_t now_ns) {
               {"backing_bytes", settings_.backing_bytes},
               {"backing_used_bytes", backing_used_},
               {"gpus", std::move(gpus)},
+              {"launches",
+               {{"exact", launches_.by_origin[kLabelExact]},
+                {"extrapolated", launches_.by_origin[kLabelExtrapolated]},
+                {"cached", launches_.by_origin[kLabelCached]},
+                {"unbounded", launches_.by_origin[kLabelUnbounded]},
+                {"timed_only", launches_.timed_only},
+                {"undefined_reads", launches_.undefined_reads}}},
               {"unsupported_calls", std::move(unsupported)}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
