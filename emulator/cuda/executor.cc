@@ -36,6 +36,17 @@ std::thread StartQuietly(Body body) {
 // The interpreter polls a volatile flag that says only "stop soon"; nothing is ordered by it.
 __attribute__((no_sanitize("thread"), noinline)) void Set(volatile bool* flag) { *flag = true; }
 
+// Reads of dropped content that the engine has not been told of.
+uint64_t TakeUndefinedReads() {
+  static std::atomic<uint64_t> told{0};
+  Driver* driver = Driver::Get();
+  if (driver == nullptr) return 0;
+  const uint64_t now = driver->content().counters().undefined_reads;
+  uint64_t before = told.load(std::memory_order_relaxed);
+  while (before < now && !told.compare_exchange_weak(before, now, std::memory_order_relaxed)) continue;
+  return before < now ? now - before : 0;
+}
+
 void Publish(Instant* instant, uint32_t state) {
   instant->posted.store(state, std::memory_order_release);
   instant->posted.notify_all();
@@ -196,7 +207,9 @@ bool Executor::PostDirectly(Stream* stream, const Work& work) {
 }
 
 void Executor::Post(Stream* stream, const Work& work) {
-  const uint64_t sequence = client_->Submit(stream->engine, work);
+  Work told = work;
+  if (told.kind != WorkKind::kWaitFor) told.wait_sequence = TakeUndefinedReads();
+  const uint64_t sequence = client_->Submit(stream->engine, told);
   if (sequence == 0) {
     context_->Fail(CUDA_ERROR_DEVICE_UNAVAILABLE, 0);
     return;

@@ -6,6 +6,7 @@
 
 #include "api.h"
 #include "emulator/cuda/module.h"
+#include "emulator/engine/launch_label.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -67,13 +68,18 @@ bool Interpret(Function* function, const std::shared_ptr<ptx::Module>& code, con
     return false;
   }
   Count(outcome.fidelity, outcome.effect);
-  if (!outcome.effect && outcome.fidelity != ptx::Fidelity::kUnbounded) {
+  // Where memory steers loops, the next launch of this shape may cost something else: each is looked at.
+  if (!outcome.effect && outcome.fidelity != ptx::Fidelity::kUnbounded && !function->entry->steered_by_memory) {
     std::lock_guard lock(function->mutex);
     if (function->costs.size() >= kCostsKept) function->costs.clear();
     function->costs[key].cost = outcome.cost;
   }
   work->kind = WorkKind::kKernel;
   work->kernel = outcome.cost;
+  work->bytes = (outcome.fidelity == ptx::Fidelity::kExact          ? kLabelExact
+                 : outcome.fidelity == ptx::Fidelity::kExtrapolated ? kLabelExtrapolated
+                                                                    : kLabelUnbounded) |
+                (outcome.effect ? 0 : kLabelTimedOnly);
   return true;
 }
 
@@ -87,6 +93,7 @@ CUresult Check(const Function& function, const LaunchRequest& r) {
   const uint64_t limit =
       static_cast<uint64_t>(f.max_threads[0]) * std::max(1u, f.max_threads[1]) * std::max(1u, f.max_threads[2]);
   if (limit != 0 && threads > limit) return CUDA_ERROR_INVALID_VALUE;
+  if (f.exact_threads && !std::equal(r.block, r.block + 3, f.max_threads)) return CUDA_ERROR_INVALID_VALUE;
   const int fit = BlocksPerSm(function, threads, r.shared);
   if (fit == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const double blocks = static_cast<double>(r.grid[0]) * r.grid[1] * r.grid[2];
@@ -146,6 +153,7 @@ CUresult Launch(Function* function, LaunchRequest request, CUstream stream_handl
       } else {
         known.kind = WorkKind::kKernel;
         known.kernel = it->second.cost;
+        known.bytes = kLabelCached | kLabelTimedOnly;
         have = true;
       }
     }

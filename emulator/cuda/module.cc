@@ -143,7 +143,11 @@ CUresult LoadModule(Context* context, const void* image, std::string* log, Modul
     if (!global.initial.empty())
       content.Write(module->globals[i], global.initial.data(), std::min<size_t>(global.initial.size(), global.size));
     for (const auto& [offset, name] : global.address_of) {
-      if (offset + 8 <= global.size) content.Write(module->globals[i] + offset, &placed[name], 8);
+      if (offset + 8 > global.size) continue;
+      uint64_t address = placed[name], addend = 0;
+      if (offset + 8 <= global.initial.size()) memcpy(&addend, &global.initial[offset], 8);
+      address += addend;
+      content.Write(module->globals[i] + offset, &address, 8);
     }
   }
   for (const ptx::Function& entry : code->functions()) {
