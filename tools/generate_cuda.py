@@ -12,6 +12,10 @@ import re
 import sys
 from dataclasses import dataclass
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import interface_data  # noqa: E402
+from interface_data import rows  # noqa: E402
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -33,12 +37,6 @@ class Function:
         if not self.parameters:
             return "void"
         return ", ".join(f"{p.type} {p.name}{p.array}" for p in self.parameters)
-
-
-def rows(path):
-    for line in path.read_text().splitlines():
-        if line and not line.startswith("#"):
-            yield line.split("\t")
 
 
 def parse_parameters(text):
@@ -132,24 +130,8 @@ def stub(data_dir):
 
 
 def layout(data_dir):
-    out = ["#include <cstddef>", "#include \"mete/cuda.h\""]
-    for struct, field, size in rows(pathlib.Path(data_dir) / "layout.tsv"):
-        if field == "-":
-            out.append(f'static_assert(sizeof({struct}) == {size}, "{struct}");')
-        else:
-            out.append(f'static_assert(offsetof({struct}, {field}) == {size}, "{struct}.{field}");')
-    return "\n".join(out) + "\n"
-
-
-def main(arguments):
-    kinds = {"header": header, "stub": stub, "layout": layout}
-    if len(arguments) != 3 or arguments[0] not in kinds:
-        sys.exit(__doc__)
-    kind, data_dir, out = arguments
-    path = pathlib.Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(kinds[kind](data_dir))
+    return interface_data.layout(data_dir, ['#include "mete/cuda.h"'])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    interface_data.run(sys.argv[1:], {"header": header, "stub": stub, "layout": layout}, __doc__)

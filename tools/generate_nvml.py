@@ -2,8 +2,8 @@
 """Generates C++ text from the NVML data in data/nvml/.
 
   generate_nvml.py unsupported  DATA_DIR OUT   a weak definition of every name, answering "not supported" and counted
-  generate_nvml.py prototypes   DATA_DIR OUT   declarations of the functions whose types src/nvml/abi.h describes
-  generate_nvml.py layout       DATA_DIR OUT   static assertions that src/nvml/abi.h has the recorded layout
+  generate_nvml.py prototypes   DATA_DIR OUT   declarations of the functions whose types src/nvml describes
+  generate_nvml.py layout       DATA_DIR OUT   static assertions that src/nvml has the recorded layout
 
 Other generators import `load` to read the same data.
 """
@@ -12,6 +12,10 @@ import re
 import sys
 from dataclasses import dataclass
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import interface_data  # noqa: E402
+from interface_data import rows  # noqa: E402
+
 
 @dataclass(frozen=True)
 class Function:
@@ -19,12 +23,6 @@ class Function:
     name: str        # name in a program's source, for example nvmlInit
     default: bool    # that name means this symbol in a program compiled today
     parameters: str  # C parameter list, "void" for none
-
-
-def rows(path):
-    for line in path.read_text().splitlines():
-        if line and not line.startswith("#"):
-            yield line.split("\t")
 
 
 def load(data_dir):
@@ -44,15 +42,24 @@ def unsupported(data_dir):
     return "\n".join(out) + "\n"
 
 
+def headers(data_dir):
+    """The text of the headers that describe NVML's types."""
+    folder = pathlib.Path(data_dir).parent.parent / "src" / "nvml"
+    return "".join((folder / name).read_text() for name in ("abi.h", "abi_details.h"))
+
+
+def types(parameters):
+    return set(re.findall(r"\bnvml\w+_t\b", parameters))
+
+
 def prototypes(data_dir):
-    abi = (pathlib.Path(data_dir).parent.parent / "src" / "nvml" / "abi.h").read_text()
-    known = set(re.findall(r"\bnvml\w+_t\b", abi))
-    out = ["// NVML's entry points as far as nvml/abi.h describes their types: the compiler holds callers and definitions to",
-           "// the recorded signatures. Generated from data/nvml/functions.tsv; do not edit.",
-           "#ifndef METE_NVML_PROTOTYPES_H_", "#define METE_NVML_PROTOTYPES_H_", '#include "nvml/abi.h"',
+    known = types(headers(data_dir))
+    out = ["// NVML's entry points as far as nvml/abi.h and abi_details.h describe their types: the compiler holds callers",
+           "// and definitions to the recorded signatures. Generated from data/nvml/functions.tsv; do not edit.",
+           "#ifndef METE_NVML_PROTOTYPES_H_", "#define METE_NVML_PROTOTYPES_H_", '#include "nvml/abi_details.h"',
            "namespace mete::nvml::abi {", 'extern "C" {', "#define METE_NVML_API __attribute__((visibility(\"default\")))"]
     for f in load(data_dir):
-        if set(re.findall(r"\bnvml\w+_t\b", f.parameters)) <= known:
+        if types(f.parameters) <= known:
             result = "const char*" if f.symbol == "nvmlErrorString" else "nvmlReturn_t"
             out.append(f"METE_NVML_API {result} {f.symbol}({f.parameters});")
     out += ["}", "}  // namespace mete::nvml::abi", "#endif"]
@@ -60,24 +67,9 @@ def prototypes(data_dir):
 
 
 def layout(data_dir):
-    out = ["#include <cstddef>", '#include "nvml/abi.h"', "using namespace mete::nvml::abi;"]
-    for struct, field, size in rows(pathlib.Path(data_dir) / "layout.tsv"):
-        if field == "-":
-            out.append(f'static_assert(sizeof({struct}) == {size}, "{struct}");')
-        else:
-            out.append(f'static_assert(offsetof({struct}, {field}) == {size}, "{struct}.{field}");')
-    return "\n".join(out) + "\n"
-
-
-def main(arguments):
-    kinds = {"unsupported": unsupported, "prototypes": prototypes, "layout": layout}
-    if len(arguments) != 3 or arguments[0] not in kinds:
-        sys.exit(__doc__)
-    kind, data_dir, out = arguments
-    path = pathlib.Path(out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(kinds[kind](data_dir))
+    return interface_data.layout(data_dir, ['#include "nvml/abi_details.h"', "using namespace mete::nvml::abi;"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    interface_data.run(sys.argv[1:], {"unsupported": unsupported, "prototypes": prototypes,
+                                      "layout": layout}, __doc__)
