@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "interceptor/view_nvml.h"
+#include "nvml/abi_details.h"
 
 namespace mete::interceptor {
 
@@ -16,32 +17,40 @@ using ByIndex = nvmlReturn_t(unsigned, nvmlDevice_t*);
 using ByName = nvmlReturn_t(const char*, nvmlDevice_t*);
 
 // name, type
-#define METE_NVML_WRAPPED(X)                                                             \
-  X(nvmlInit, nvmlReturn_t())                                                            \
-  X(nvmlInit_v2, nvmlReturn_t())                                                         \
-  X(nvmlInitWithFlags, nvmlReturn_t(unsigned))                                           \
-  X(nvmlDeviceGetCount, GetCount)                                                        \
-  X(nvmlDeviceGetCount_v2, GetCount)                                                     \
-  X(nvmlDeviceGetHandleByIndex, ByIndex)                                                 \
-  X(nvmlDeviceGetHandleByIndex_v2, ByIndex)                                              \
-  X(nvmlDeviceGetHandleByUUID, ByName)                                                   \
-  X(nvmlDeviceGetHandleBySerial, ByName)                                                 \
-  X(nvmlDeviceGetHandleByPciBusId, ByName)                                               \
-  X(nvmlDeviceGetHandleByPciBusId_v2, ByName)                                            \
-  X(nvmlDeviceGetIndex, nvmlReturn_t(nvmlDevice_t, unsigned*))                           \
-  X(nvmlDeviceGetMemoryInfo, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlMemory_t*))       \
-  X(nvmlDeviceGetMemoryInfo_v2, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlMemory_v2_t*)) \
-  X(nvmlDeviceGetComputeRunningProcesses, ProcessesV1)                                   \
-  X(nvmlDeviceGetComputeRunningProcesses_v2, ProcessesV2)                                \
-  X(nvmlDeviceGetComputeRunningProcesses_v3, ProcessesV2)                                \
-  X(nvmlDeviceGetGraphicsRunningProcesses, ProcessesV1)                                  \
-  X(nvmlDeviceGetGraphicsRunningProcesses_v2, ProcessesV2)                               \
-  X(nvmlDeviceGetGraphicsRunningProcesses_v3, ProcessesV2)                               \
-  X(nvmlDeviceGetMPSComputeRunningProcesses, ProcessesV1)                                \
-  X(nvmlDeviceGetMPSComputeRunningProcesses_v2, ProcessesV2)                             \
-  X(nvmlDeviceGetMPSComputeRunningProcesses_v3, ProcessesV2)                             \
-  X(nvmlDeviceGetProcessUtilization,                                                     \
-    nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long))
+#define METE_NVML_WRAPPED(X)                                                                                       \
+  X(nvmlInit, nvmlReturn_t())                                                                                      \
+  X(nvmlInit_v2, nvmlReturn_t())                                                                                   \
+  X(nvmlInitWithFlags, nvmlReturn_t(unsigned))                                                                     \
+  X(nvmlDeviceGetCount, GetCount)                                                                                  \
+  X(nvmlDeviceGetCount_v2, GetCount)                                                                               \
+  X(nvmlDeviceGetHandleByIndex, ByIndex)                                                                           \
+  X(nvmlDeviceGetHandleByIndex_v2, ByIndex)                                                                        \
+  X(nvmlDeviceGetHandleByUUID, ByName)                                                                             \
+  X(nvmlDeviceGetHandleBySerial, ByName)                                                                           \
+  X(nvmlDeviceGetHandleByPciBusId, ByName)                                                                         \
+  X(nvmlDeviceGetHandleByPciBusId_v2, ByName)                                                                      \
+  X(nvmlDeviceGetIndex, nvmlReturn_t(nvmlDevice_t, unsigned*))                                                     \
+  X(nvmlDeviceGetMemoryInfo, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlMemory_t*))                                 \
+  X(nvmlDeviceGetMemoryInfo_v2, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlMemory_v2_t*))                           \
+  X(nvmlDeviceGetComputeRunningProcesses, ProcessesV1)                                                             \
+  X(nvmlDeviceGetComputeRunningProcesses_v2, ProcessesV2)                                                          \
+  X(nvmlDeviceGetComputeRunningProcesses_v3, ProcessesV2)                                                          \
+  X(nvmlDeviceGetGraphicsRunningProcesses, ProcessesV1)                                                            \
+  X(nvmlDeviceGetGraphicsRunningProcesses_v2, ProcessesV2)                                                         \
+  X(nvmlDeviceGetGraphicsRunningProcesses_v3, ProcessesV2)                                                         \
+  X(nvmlDeviceGetMPSComputeRunningProcesses, ProcessesV1)                                                          \
+  X(nvmlDeviceGetMPSComputeRunningProcesses_v2, ProcessesV2)                                                       \
+  X(nvmlDeviceGetMPSComputeRunningProcesses_v3, ProcessesV2)                                                       \
+  X(nvmlDeviceGetProcessUtilization,                                                                               \
+    nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlProcessUtilizationSample_t*, unsigned*, unsigned long long))         \
+  X(nvmlDeviceGetProcessesUtilizationInfo, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlProcessesUtilizationInfo_t*)) \
+  X(nvmlDeviceGetRunningProcessDetailList, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlProcessDetailList_t*))        \
+  X(nvmlDeviceGetAccountingPids, nvmlReturn_t(nvmlDevice_t, unsigned*, unsigned*))                                 \
+  X(nvmlDeviceGetAccountingStats, nvmlReturn_t(nvmlDevice_t, unsigned, nvml::abi::nvmlAccountingStats_t*))         \
+  X(nvmlDeviceGetAccountingStats_v2, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlAccountingStats_v2_t*))             \
+  X(nvmlDeviceGetHandleByUUIDV, nvmlReturn_t(const nvml::abi::nvmlUUID_t*, nvmlDevice_t*))                         \
+  X(nvmlDeviceGetTopologyNearestGpus, nvmlReturn_t(nvmlDevice_t, int, unsigned*, nvmlDevice_t*))                   \
+  X(nvmlSystemGetTopologyGpuSet, nvmlReturn_t(unsigned, unsigned*, nvmlDevice_t*))
 
 struct NvmlDriver {
 #define METE_NVML_FIELD(name, ...) std::add_pointer_t<__VA_ARGS__> name;

@@ -1,11 +1,10 @@
 // The exported functions of the proxy libnvidia-ml.so.1.
 #include <dlfcn.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <new>
 
 #include "interceptor/nvml_driver.h"
+#include "interceptor/nvml_filter.h"
 #include "interceptor/view_nvml.h"
 #include "ledger/layout.h"
 
@@ -14,9 +13,7 @@
 namespace mete::interceptor {
 
 using nvml::abi::NVML_ERROR_FUNCTION_NOT_FOUND;
-using nvml::abi::NVML_ERROR_INSUFFICIENT_SIZE;
 using nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
-using nvml::abi::NVML_ERROR_MEMORY;
 using nvml::abi::NVML_ERROR_NOT_FOUND;
 using nvml::abi::NVML_ERROR_UNINITIALIZED;
 using nvml::abi::NVML_ERROR_UNKNOWN;
@@ -101,39 +98,11 @@ nvmlReturn_t MemoryInfo(nvmlReturn_t (*real)(nvmlDevice_t, Memory*), nvmlDevice_
   return result;
 }
 
-// Asks the real function into room of our own (it may know of many more), keeps what `ours` accepts, and answers with
-// NVML's rule for arrays: too little room says how much is needed.
-template <typename Item, typename Ask, typename Ours>
-nvmlReturn_t Filter(unsigned* count, Item* items, Ask ask, Ours ours) {
-  if (count == nullptr) return ask(count, items);
-  unsigned room = 64;
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    auto* all = static_cast<Item*>(calloc(room, sizeof(Item)));
-    if (all == nullptr) return NVML_ERROR_MEMORY;
-    unsigned found = room;
-    const nvmlReturn_t result = ask(&found, all);
-    if (result == NVML_ERROR_INSUFFICIENT_SIZE) {
-      free(all);
-      room = std::max(found, room) + 16;
-      continue;
-    }
-    if (result != NVML_SUCCESS) {
-      free(all);
-      if (result != NVML_ERROR_NOT_FOUND) *count = 0;
-      return result;
-    }
-    unsigned kept = 0;
-    for (unsigned i = 0; i < found; ++i) {
-      if (ours(all[i])) all[kept++] = all[i];
-    }
-    const unsigned given = *count;
-    *count = kept;
-    const bool fits = kept <= given && (kept == 0 || items != nullptr);
-    if (fits) std::copy(all, all + kept, items);
-    free(all);
-    return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
-  }
-  return NVML_ERROR_UNKNOWN;
+// A process of this share on the GPU of `device`.
+bool Ours(const Share& share, nvmlDevice_t device, unsigned pid) {
+  const int gpu = GpuOf(share, device);
+  uint64_t bytes = 0;
+  return gpu >= 0 && HeldBy(share, gpu, pid, &bytes);
 }
 
 template <typename Item>
@@ -161,6 +130,8 @@ using mete::interceptor::nvml_driver;
 using mete::nvml::abi::nvmlDevice_t;
 using mete::nvml::abi::nvmlMemory_t;
 using mete::nvml::abi::nvmlMemory_v2_t;
+using mete::nvml::abi::nvmlProcessDetailList_t;
+using mete::nvml::abi::nvmlProcessesUtilizationInfo_t;
 using mete::nvml::abi::nvmlProcessInfo_v1_t;
 using mete::nvml::abi::nvmlProcessInfo_v2_t;
 using mete::nvml::abi::nvmlProcessUtilizationSample_t;
@@ -224,17 +195,106 @@ METE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
 METE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
 METE_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t)
 
+// Begins a wrapper: the real function, or the error that there is none; the share, or the error that it is not in
+// force.
+#define METE_REAL(function)                                                   \
+  auto* const real = nvml_driver.function;                                    \
+  if (real == nullptr) return mete::nvml::abi::NVML_ERROR_FUNCTION_NOT_FOUND; \
+  const own::Share* share = own::Observe();                                   \
+  if (share == nullptr) return mete::nvml::abi::NVML_ERROR_UNKNOWN
+
 METE_EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples,
                                                          unsigned* count, unsigned long long since) {
-  auto* const real = nvml_driver.nvmlDeviceGetProcessUtilization;
-  if (real == nullptr) return mete::nvml::abi::NVML_ERROR_FUNCTION_NOT_FOUND;
-  const own::Share* share = own::Observe();
-  if (share == nullptr) return mete::nvml::abi::NVML_ERROR_UNKNOWN;
-  const int gpu = own::GpuOf(*share, device);
+  METE_REAL(nvmlDeviceGetProcessUtilization);
   return own::Filter(
       count, samples, [&](unsigned* c, nvmlProcessUtilizationSample_t* s) { return real(device, s, c, since); },
-      [&](const nvmlProcessUtilizationSample_t& sample) {
-        uint64_t bytes;
-        return gpu >= 0 && own::HeldBy(*share, gpu, sample.pid, &bytes);
+      [&](const nvmlProcessUtilizationSample_t& sample) { return own::Ours(*share, device, sample.pid); });
+}
+
+METE_EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+                                                               nvmlProcessesUtilizationInfo_t* info) {
+  METE_REAL(nvmlDeviceGetProcessesUtilizationInfo);
+  if (info == nullptr) return real(device, info);
+  using Item = mete::nvml::abi::nvmlProcessUtilizationInfo_v1_t;
+  return own::Filter(
+      &info->processSamplesCount, info->procUtilArray,
+      [&](unsigned* count, Item* items) {
+        nvmlProcessesUtilizationInfo_t all = *info;
+        all.processSamplesCount = *count;
+        all.procUtilArray = items;
+        const nvmlReturn_t result = real(device, &all);
+        *count = all.processSamplesCount;
+        return result;
+      },
+      [&](const Item& item) { return own::Ours(*share, device, item.pid); });
+}
+
+METE_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* list) {
+  METE_REAL(nvmlDeviceGetRunningProcessDetailList);
+  if (list == nullptr) return real(device, list);
+  using Item = mete::nvml::abi::nvmlProcessDetail_v1_t;
+  return own::Filter(
+      &list->numProcArrayEntries, list->procArray,
+      [&](unsigned* count, Item* items) {
+        nvmlProcessDetailList_t all = *list;
+        all.numProcArrayEntries = *count;
+        all.procArray = items;
+        const nvmlReturn_t result = real(device, &all);
+        *count = all.numProcArrayEntries;
+        return result;
+      },
+      [&](Item& item) {
+        const int gpu = own::GpuOf(*share, device);
+        uint64_t bytes = 0;
+        if (gpu < 0 || !own::HeldBy(*share, gpu, item.pid, &bytes)) return false;
+        item.usedGpuMemory = bytes;
+        return true;
       });
+}
+
+// Of processes that have ended nobody can say any more whose they were: they are not shown.
+METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned* count, unsigned* pids) {
+  METE_REAL(nvmlDeviceGetAccountingPids);
+  return own::Filter(
+      count, pids, [&](unsigned* c, unsigned* p) { return real(device, c, p); },
+      [&](unsigned pid) { return own::Ours(*share, device, pid); });
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid,
+                                                      mete::nvml::abi::nvmlAccountingStats_t* stats) {
+  METE_REAL(nvmlDeviceGetAccountingStats);
+  const nvmlReturn_t result = real(device, pid, stats);
+  if (result != mete::nvml::abi::NVML_SUCCESS || own::Ours(*share, device, pid)) return result;
+  *stats = {};
+  return mete::nvml::abi::NVML_ERROR_NOT_FOUND;
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device,
+                                                         mete::nvml::abi::nvmlAccountingStats_v2_t* stats) {
+  METE_REAL(nvmlDeviceGetAccountingStats_v2);
+  const unsigned pid = stats == nullptr ? 0 : stats->pid;
+  const nvmlReturn_t result = real(device, stats);
+  if (result != mete::nvml::abi::NVML_SUCCESS || own::Ours(*share, device, pid)) return result;
+  *stats = {};
+  return mete::nvml::abi::NVML_ERROR_NOT_FOUND;
+}
+
+// GPUs of others stay unknown by these ways, too.
+METE_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const mete::nvml::abi::nvmlUUID_t* uuid, nvmlDevice_t* device) {
+  METE_REAL(nvmlDeviceGetHandleByUUIDV);
+  const nvmlReturn_t result = real(uuid, device);
+  if (result != mete::nvml::abi::NVML_SUCCESS || own::GpuOf(*share, *device) >= 0) return result;
+  *device = nullptr;
+  return mete::nvml::abi::NVML_ERROR_NOT_FOUND;
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, int level, unsigned* count,
+                                                          nvmlDevice_t* devices) {
+  METE_REAL(nvmlDeviceGetTopologyNearestGpus);
+  return own::Filter(
+      count, devices, [&](unsigned* c, nvmlDevice_t* d) { return real(device, level, c, d); },
+      [&](nvmlDevice_t other) { return own::GpuOf(*share, other) >= 0; });
+}
+METE_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, nvmlDevice_t* devices) {
+  METE_REAL(nvmlSystemGetTopologyGpuSet);
+  return own::Filter(
+      count, devices, [&](unsigned* c, nvmlDevice_t* d) { return real(cpu, c, d); },
+      [&](nvmlDevice_t other) { return own::GpuOf(*share, other) >= 0; });
 }
