@@ -4,69 +4,115 @@
 #include <time.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "emulator/smi/details.h"
+#include "emulator/smi/monitor.h"
 #include "emulator/smi/table.h"
+#include "emulator/smi/topology.h"
+#include "emulator/smi/words.h"
 
 namespace mete::emulator::smi {
 
 namespace {
 
-// "-i 0", "--id=0", "--id 0": the option's name and value.
-struct Option {
-  std::string name;
-  std::optional<std::string> value;
-};
-
-bool TakesValue(const std::string& name) {
-  for (const char* option : {"-i", "--id", "-l", "--loop", "-lms", "--loop-ms", "--query-gpu", "--query-compute-apps",
-                             "--format", "-c", "--compute-mode"}) {
-    if (name == option) return true;
-  }
-  return false;
-}
-
-bool IsNumber(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-bool ParseMs(const std::string& text, int unit_ms, std::optional<int>* ms) {
-  int value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 1'000'000) return false;
-  *ms = value * unit_ms;
-  return true;
-}
-
-bool ParseMode(const std::string& text, int* mode) {
-  constexpr const char* kNames[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
-  for (int i = 0; i < 4; ++i) {
-    if (strcasecmp(text.c_str(), kNames[i]) == 0 || text == std::to_string(i)) {
-      *mode = i;
-      return true;
-    }
-  }
-  return false;
-}
-
-void SplitIds(std::string_view list, std::vector<std::string>* ids) {
-  while (!list.empty()) {
-    size_t comma = list.find(',');
-    if (comma != 0) ids->emplace_back(list.substr(0, comma));
-    if (comma == std::string_view::npos) return;
-    list.remove_prefix(comma + 1);
-  }
-}
+constexpr const char* kSliceWords[] = {"Default", "Short", "Medium", "Long"};
 
 // `short_id`: "0000:07:00.0" and "07:00.0" mean "00000000:07:00.0".
 bool Matches(const SmiGpu& gpu, const std::string& id) {
-  if (IsNumber(id)) return id == std::to_string(gpu.index);
-  if (strcasecmp(id.c_str(), gpu.uuid.c_str()) == 0 || id == gpu.serial) return true;
+  const bool number = !id.empty() && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (number && id == std::to_string(gpu.index)) return true;
+  if (strcasecmp(id.c_str(), gpu.uuid.c_str()) == 0 || (!id.empty() && id == gpu.serial)) return true;
   return id.size() >= 7 && id.size() <= gpu.bus_id.size() &&
          strcasecmp(id.c_str(), gpu.bus_id.c_str() + (gpu.bus_id.size() - id.size())) == 0;
 }
 
-// In the node's order; a name that fits nothing is an error.
+std::string TimeText(const char* format) {
+  time_t now = time(nullptr);
+  tm parts = {};
+  localtime_r(&now, &parts);
+  char text[64];
+  strftime(text, sizeof(text), format, &parts);
+  return text;
+}
+
+std::string MonitorTime(const std::string& when) {
+  std::string text;
+  for (const char c : when) text += (text.empty() ? "" : " ") + TimeText(c == 'D' ? "%Y%m%d" : "%H:%M:%S");
+  return text;
+}
+
+// What the tool says when it has changed something.
+std::string Done(const Change& change, const SmiGpu& gpu) {
+  const auto on = [&] { return std::string(change.value != 0 ? "Enabled" : "Disabled"); };
+  const auto low = static_cast<uint32_t>(change.value), high = static_cast<uint32_t>(change.value >> 32);
+  const std::string of = " for GPU " + gpu.bus_id + ".\n";
+  switch (change.setting) {
+    case SmiSetting::kComputeMode: {
+      constexpr const char* kNames[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
+      return std::string("Set compute mode to ") + kNames[std::min<uint32_t>(low, 3)] + of;
+    }
+    case SmiSetting::kPersistence: return on() + " persistence mode" + of;
+    case SmiSetting::kPowerLimit:
+      return "Power limit for GPU " + gpu.bus_id + " was set to " + WattText(low) + " from " +
+             WattText(gpu.power_limit_mw) + ".\n";
+    case SmiSetting::kApplicationClocks:
+      return "Applications clocks set to \"(MEM " + std::to_string(high) + ", SM " + std::to_string(low) + ")\"" + of;
+    case SmiSetting::kResetApplicationClocks: return "Reset applications clocks to default" + of;
+    case SmiSetting::kLockedClocks:
+      return "GPU clocks set to \"(gpuClkMin " + std::to_string(low) + ", gpuClkMax " + std::to_string(high) + ")\"" +
+             of;
+    case SmiSetting::kResetLockedClocks: return "Reset GPU clocks to default" + of;
+    case SmiSetting::kEcc: return on() + " ECC support" + of;
+    case SmiSetting::kClearEcc:
+      return std::string("Reset ") + (low == 0 ? "volatile" : "aggregate") + " ECC errors to zero" + of;
+    case SmiSetting::kAccounting: return on() + " Accounting Mode" + of;
+    case SmiSetting::kClearAccounting: return "Cleared Accounted PIDs" + of;
+    case SmiSetting::kTimeSlice:
+      return std::string("Successfully set timeslice to ") + kSliceWords[std::min<uint32_t>(low, 3)] + of;
+    case SmiSetting::kReset: return "GPU " + gpu.bus_id + " was successfully reset.\n";
+  }
+  return "";
+}
+
+Exit Apply(const Request& request, const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, SmiSource* source,
+           std::string* text, std::string* message) {
+  for (const Change& change : request.changes) {
+    for (size_t index : chosen) {
+      const SmiGpu& gpu = snapshot.gpus[index];
+      if (const Exit code = source->Set(gpu.index, change.setting, change.value, message); code != kOk) return code;
+      *text += Done(change, gpu);
+    }
+    if (change.setting == SmiSetting::kEcc) *text += "Reset the GPU, or reboot, for it to take effect.\n";
+  }
+  *text += "All done.\n";
+  return kOk;
+}
+
+std::string Policies(const SmiSnapshot& snapshot, const std::vector<size_t>& chosen) {
+  const std::string rule = "+-------------------------------------+\n";
+  std::string text = rule +
+                     "| GPU compute policies:               |\n| GPU  Name            Value          |\n"
+                     "|=====================================|\n";
+  for (size_t index : chosen) {
+    const SmiGpu& gpu = snapshot.gpus[index];
+    const bool has = gpu.time_slice_class && *gpu.time_slice_class < 4;
+    char line[64];
+    snprintf(line, sizeof(line), "| %3u  %-15s %-15s|\n", gpu.index, "Timeslice",
+             has ? kSliceWords[*gpu.time_slice_class] : "Not Supported");
+    text += line;
+  }
+  return text + rule;
+}
+
+unsigned Wanted(const Request& request) {
+  if (request.action == Action::kProcessMonitor) return SmiSource::kUsage;
+  const bool accounting = request.action == Action::kDetails ||
+                          (request.action == Action::kQuery && request.table == QueryTable::kAccountedApps);
+  return accounting ? SmiSource::kAccounting : 0;
+}
+
+}  // namespace
+
 bool ChooseGpus(const SmiSnapshot& snapshot, const std::vector<std::string>& ids, std::vector<size_t>* chosen,
                 std::string* unknown) {
   for (const std::string& id : ids) {
@@ -85,96 +131,9 @@ bool ChooseGpus(const SmiSnapshot& snapshot, const std::vector<std::string>& ids
   return true;
 }
 
-std::string Date() {
-  time_t now = time(nullptr);
-  tm parts = {};
-  localtime_r(&now, &parts);
-  char text[64];
-  strftime(text, sizeof(text), "%a %b %e %H:%M:%S %Y", &parts);
-  return text;
-}
-
-Exit Bad(std::string* message, const std::string& why) {
-  *message = why;
-  return kInvalidArgument;
-}
-
-Exit Apply(const Option& option, Request* request, std::string* message) {
-  const std::string& name = option.name;
-  const std::string value = option.value.value_or("");
-  if (name == "-h" || name == "--help") {
-    request->action = Action::kHelp;
-  } else if (name == "--help-query-gpu") {
-    request->action = Action::kHelpGpuFields;
-  } else if (name == "--help-query-compute-apps") {
-    request->action = Action::kHelpAppFields;
-  } else if (name == "-L" || name == "--list-gpus") {
-    request->action = Action::kList;
-  } else if (name == "--query-gpu") {
-    request->action = Action::kQueryGpu;
-    request->fields = value;
-  } else if (name == "--query-compute-apps") {
-    request->action = Action::kQueryApps;
-    request->fields = value;
-  } else if (name == "--format") {
-    CsvFormat format;
-    if (!ParseFormat(value, &format))
-      return Bad(message, "--format=" + value + ": csv, with noheader and nounits if wanted");
-    request->format = format;
-  } else if (name == "-i" || name == "--id") {
-    SplitIds(value, &request->gpus);
-    if (request->gpus.empty()) return Bad(message, "--id: names no GPU");
-  } else if (name == "-l" || name == "--loop") {
-    if (!option.value) {
-      request->loop_ms = 5000;
-    } else if (!ParseMs(value, 1000, &request->loop_ms)) {
-      return Bad(message, "--loop " + value + ": whole seconds, from 1 on");
-    }
-  } else if (name == "-lms" || name == "--loop-ms") {
-    if (!ParseMs(value, 1, &request->loop_ms))
-      return Bad(message, "--loop-ms " + value + ": whole milliseconds, from 1 on");
-  } else if (name == "-c" || name == "--compute-mode") {
-    request->action = Action::kSetComputeMode;
-    if (!ParseMode(value, &request->compute_mode)) {
-      return Bad(message, "--compute-mode " + value + ": DEFAULT, EXCLUSIVE_PROCESS or PROHIBITED, or 0, 3, 2");
-    }
-  } else if (name == "-q" || name == "--query" || (!name.empty() && name[0] != '-')) {
-    *message = "'" + name + "' is an option of nvidia-smi that the emulated one has not built yet";
-    return kNotBuilt;
-  } else {
-    return Bad(message, "Option " + name + " is not recognized. Run 'nvidia-smi -h'");
-  }
-  return kOk;
-}
-
-}  // namespace
-
-Exit ParseRequest(const std::vector<std::string>& words, Request* request, std::string* message) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    Option option;
-    size_t equals = words[i].rfind("--", 0) == 0 ? words[i].find('=') : std::string::npos;
-    option.name = words[i].substr(0, equals);
-    if (equals != std::string::npos) {
-      option.value = words[i].substr(equals + 1);
-      if (!TakesValue(option.name)) return Bad(message, "Option " + option.name + " takes no value");
-    } else if (TakesValue(option.name)) {
-      bool loop = option.name == "-l" || option.name == "--loop";
-      bool next = i + 1 < words.size() && (!loop || IsNumber(words[i + 1]));
-      if (next) option.value = words[++i];
-      if (!next && !loop) return Bad(message, "Option " + option.name + " needs a value");
-    }
-    Exit code = Apply(option, request, message);
-    if (code != kOk) return code;
-    if (request->action == Action::kHelp) return kOk;
-  }
-  bool query = request->action == Action::kQueryGpu || request->action == Action::kQueryApps;
-  if (query && !request->format) return Bad(message, "a query needs --format=csv");
-  return kOk;
-}
-
 Exit Answer(const Request& request, SmiSource* source, std::string* text, std::string* message) {
   SmiSnapshot snapshot;
-  if (Exit code = source->Read(&snapshot, message); code != kOk) return code;
+  if (Exit code = source->Read(Wanted(request), &snapshot, message); code != kOk) return code;
   std::vector<size_t> chosen;
   std::string unknown;
   if (!ChooseGpus(snapshot, request.gpus, &chosen, &unknown)) {
@@ -185,54 +144,92 @@ Exit Answer(const Request& request, SmiSource* source, std::string* text, std::s
     *message = "No devices were found";
     return kNotFound;
   }
-  CsvFormat format = request.format.value_or(CsvFormat());
-  bool known = true;
+  const std::string date = TimeText("%a %b %e %H:%M:%S %Y");
   switch (request.action) {
     case Action::kTable:
-      *text += Table(snapshot, chosen, Date());
+      *text += Table(snapshot, chosen, date);
       if (source->emulated()) *text += "This is an emulated GPU node (mete).\n";
       break;
     case Action::kList: *text += List(snapshot, chosen); break;
-    case Action::kQueryGpu: known = QueryGpus(snapshot, chosen, request.fields, format, text, &unknown); break;
-    case Action::kQueryApps: known = QueryApps(snapshot, chosen, request.fields, format, text, &unknown); break;
-    case Action::kSetComputeMode: {
-      constexpr const char* kNames[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED", "EXCLUSIVE_PROCESS"};
-      for (size_t index : chosen) {
-        const SmiGpu& gpu = snapshot.gpus[index];
-        if (Exit code = source->SetComputeMode(gpu.index, request.compute_mode, message); code != kOk) return code;
-        *text += std::string("Set compute mode to ") + kNames[request.compute_mode] + " for GPU " + gpu.bus_id + ".\n";
+    case Action::kDetails:
+      *text += (request.xml ? DetailsXml : Details)(snapshot, chosen, request.sections, date);
+      break;
+    case Action::kQuery: {
+      CsvFormat format = request.format.value_or(CsvFormat());
+      format.header = format.header && request.first;
+      if (!Query(request.table, snapshot, chosen, request.fields, format, text, &unknown)) {
+        *message = "Field \"" + unknown + "\" is not a valid field to query.";
+        return kInvalidArgument;
       }
-      *text += "All done.\n";
       break;
     }
+    case Action::kSet: return Apply(request, snapshot, chosen, source, text, message);
+    case Action::kTopology:
+    case Action::kPeers: {
+      SmiTopology topology;
+      if (Exit code = source->ReadTopology(snapshot.gpus.size(), &topology, message); code != kOk) return code;
+      *text += request.action == Action::kTopology ? TopologyMatrix(topology) : PeerMatrix(topology, request.peer_kind);
+      break;
+    }
+    case Action::kDeviceMonitor:
+      if (request.first) *text += DeviceHeader(request.metrics, request.when);
+      *text += DeviceLines(snapshot, chosen, request.metrics, MonitorTime(request.when));
+      break;
+    case Action::kProcessMonitor:
+      if (request.first) *text += ProcessHeader(request.metrics, request.when);
+      *text += ProcessLines(snapshot, chosen, request.metrics, MonitorTime(request.when));
+      break;
+    case Action::kComputePolicy:
+      if (!request.changes.empty()) return Apply(request, snapshot, chosen, source, text, message);
+      *text += Policies(snapshot, chosen);
+      break;
+    case Action::kLinkStatus: *text += LinkStatus(snapshot, chosen); break;
+    case Action::kDrainState:
+      for (size_t index : chosen) {
+        *text += "The current drain state of GPU " + snapshot.gpus[index].bus_id + " is: not draining.\n";
+      }
+      break;
     case Action::kHelp:
-    case Action::kHelpGpuFields:
-    case Action::kHelpAppFields: break;
+    case Action::kHelpFields: break;
   }
-  if (!known) {
-    *message = "Field \"" + unknown + "\" is not a valid field to query.";
-    return kInvalidArgument;
-  }
-  return kOk;
+  // A query goes on over the GPUs that answer, and says with its status that one does not.
+  const auto lost = std::find_if(chosen.begin(), chosen.end(), [&](size_t index) { return snapshot.gpus[index].lost; });
+  if (lost == chosen.end() || request.action == Action::kList) return kOk;
+  *message = "GPU " + snapshot.gpus[*lost].bus_id + " is lost. Reboot the system to recover this GPU";
+  return kGpuLost;
 }
 
 std::string Usage() {
-  return "nvidia-smi of an emulated GPU node (mete)\n"
-         "\n"
-         "  nvidia-smi [-i ID] [-l SECONDS]                        a summary and the processes\n"
-         "  nvidia-smi -L                                          the GPUs and their UUIDs\n"
-         "  nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
-         "  nvidia-smi --query-compute-apps=FIELDS --format=csv[,noheader][,nounits]\n"
-         "  nvidia-smi -c DEFAULT|EXCLUSIVE_PROCESS|PROHIBITED     sets the compute mode; the node's owner may\n"
-         "\n"
-         "  -i, --id=ID          index, UUID or PCI bus id; several with commas\n"
-         "  -l, --loop[=SEC]     again every SEC seconds (5), until interrupted; -lms, --loop-ms=MS in milliseconds\n"
-         "  --help-query-gpu, --help-query-compute-apps            the fields\n"
-         "\n"
-         "Exit status: 0 done, 2 the line is wrong, 3 not available on this GPU, 4 no permission, 6 nothing found, 9 "
-         "the\n"
-         "driver does not answer, 12 no libnvidia-ml.so.1, 13 not built, 15 a GPU is lost, 255 something else.\n"
-         "-q, topo, mig, nvlink, compute-policy and dmon are not built yet.\n";
+  return R"(nvidia-smi of an emulated GPU node (mete)
+
+  nvidia-smi [-i ID] [-l [SECONDS]]                      a summary and the processes
+  nvidia-smi -L                                          the GPUs and their UUIDs
+  nvidia-smi -q [-x] [-d SECTIONS] [-i ID]               everything about each GPU, as text or XML
+  nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits]
+             --query-compute-apps=, --query-accounted-apps=, --query-remapped-rows=, --query-supported-clocks=
+  nvidia-smi dmon|pmon [-i ID] [-s METRICS] [-d SECONDS] [-c COUNT] [-o DT]
+                                                         a line a GPU, or a process, again and again
+  nvidia-smi topo -m | -p2p r|w|n|a|p                    how the GPUs hang together
+  nvidia-smi nvlink -s                                   the state of NVLinks
+  nvidia-smi drain -p PCI -q                             whether a GPU is taken out of use
+  nvidia-smi compute-policy [-l] [--set-timeslice 0|1|2|3]
+
+The node's owner may, on all GPUs or those of -i:
+  -c DEFAULT|EXCLUSIVE_PROCESS|PROHIBITED  compute mode         -pm 0|1         persistence mode
+  -pl WATTS                                power limit          -ac MEM,GRAPHICS | -rac   applications clocks in MHz
+  -lgc MIN,MAX | -rgc                      locked GPU clocks    -e 0|1          ECC, after a reset
+  -p 0|1                                   reset ECC counters   -am 0|1 | -caa  accounting
+  -r                                       reset the GPU; not while a process uses it
+
+  -i, --id=ID          index, UUID or PCI bus id; several with commas
+  -f, --filename=FILE  write there
+  -l, --loop[=SEC]     again every SEC seconds (5), until interrupted; -lms, --loop-ms=MS in milliseconds
+  --help-query-gpu, --help-query-compute-apps, …         the fields
+
+Exit status: 0 done, 2 the line is wrong, 3 not available on this GPU, 4 no permission, 6 nothing found, 9 the
+driver does not answer, 12 no libnvidia-ml.so.1, 13 not built, 15 a GPU is lost, 255 something else.
+mig and vgpu are not built yet.
+)";
 }
 
 }  // namespace mete::emulator::smi

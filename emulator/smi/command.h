@@ -13,22 +13,54 @@
 
 namespace mete::emulator::smi {
 
-enum class Action { kTable, kList, kQueryGpu, kQueryApps, kHelp, kHelpGpuFields, kHelpAppFields, kSetComputeMode };
+enum class Action {
+  kTable,
+  kList,
+  kDetails,
+  kQuery,
+  kHelp,
+  kHelpFields,
+  kSet,
+  kTopology,
+  kPeers,
+  kDeviceMonitor,
+  kProcessMonitor,
+  kComputePolicy,
+  kLinkStatus,
+  kDrainState,
+};
+
+struct Change {
+  SmiSetting setting;
+  uint64_t value = 0;
+};
 
 struct Request {
   Action action = Action::kTable;
-  std::vector<std::string> gpus;  // -i: index, UUID or bus id; empty: all
+  std::vector<std::string> gpus;         // -i: index, UUID or bus id; empty: all
+  QueryTable table = QueryTable::kGpus;  // kQuery, kHelpFields
   std::string fields;
   std::optional<CsvFormat> format;
+  bool xml = false;
+  std::vector<std::string> sections;  // -d of -q
   std::optional<int> loop_ms;
-  int compute_mode = 0;
+  std::optional<int> count;  // of rounds; none: until interrupted
+  std::string file;          // -f; empty: stdout
+  std::vector<Change> changes;
+  std::string metrics, when;  // -s and -o of the monitors
+  char peer_kind = 'r';
+  bool first = true;  // the round that prints headers
 };
 
 // Words after the program's name. kOk, or an exit status and why.
 Exit ParseRequest(const std::vector<std::string>& words, Request* request, std::string* message);
 
-// One answer to the request, without its loop. `text` goes to stdout whatever the status.
+// One answer to the request, without its loop. `text` goes to the output whatever the status.
 Exit Answer(const Request& request, SmiSource* source, std::string* text, std::string* message);
+
+// The GPUs that -i names, in the node's order; all without it. False: `unknown` fits none.
+bool ChooseGpus(const SmiSnapshot& snapshot, const std::vector<std::string>& ids, std::vector<size_t>* chosen,
+                std::string* unknown);
 
 std::string Usage();
 

@@ -3,47 +3,20 @@
 #include <sys/time.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdio>
+
+#include "emulator/smi/fields.h"
 
 namespace mete::emulator::smi {
 
-namespace {
-
-constexpr const char* kNothing = "[N/A]";
-
-// A value and its unit, so that "nounits" can leave the second away.
-struct Value {
-  std::string text = kNothing;
-  bool known = false;
-  Value() = default;
-  Value(std::string given) : text(std::move(given)), known(true) {}  // NOLINT(google-explicit-constructor)
-};
-
-template <typename T>
-Value Number(const std::optional<T>& value) {
-  return value ? Value(std::to_string(*value)) : Value();
-}
-Value MiB(const std::optional<uint64_t>& bytes) { return bytes ? Value(std::to_string(*bytes >> 20)) : Value(); }
 Value Watts(const std::optional<uint32_t>& milliwatts) {
   if (!milliwatts) return {};
   char text[32];
   snprintf(text, sizeof(text), "%.2f", *milliwatts / 1000.0);
   return Value(text);
 }
-template <typename T>
-Value OnOff(const std::optional<T>& mode) {
-  return mode ? Value(*mode != 0 ? "Enabled" : "Disabled") : Value();
-}
-Value Text(const std::string& text) { return text.empty() ? Value() : Value(text); }
-Value Hex(uint32_t value, int digits) {
-  char text[32];
-  snprintf(text, sizeof(text), "0x%0*X", digits, value);
-  return Value(text);
-}
-Value ComputeMode(const std::optional<int>& mode) {
-  constexpr const char* kNames[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
-  return mode && *mode >= 0 && *mode < 4 ? Value(kNames[*mode]) : Value();
-}
+
 Value Now() {
   timeval now = {};
   gettimeofday(&now, nullptr);
@@ -55,107 +28,81 @@ Value Now() {
   return Value(text);
 }
 
-template <typename Row>
-struct Field {
-  const char* name;
-  const char* other;  // a second name, or null
-  const char* unit;   // or null
-  Value (*value)(const SmiSnapshot&, const Row&);
-  const char* meaning;
-};
+namespace {
 
-using GpuField = Field<SmiGpu>;
-#define GPU(expression)                                     \
-  [](const SmiSnapshot& node, const SmiGpu& gpu) -> Value { \
-    (void)node;                                             \
-    (void)gpu;                                              \
-    return expression;                                      \
-  }
-
-constexpr GpuField kGpuFields[] = {
-    {"timestamp", nullptr, nullptr, GPU(Now()), "when the values were read"},
-    {"driver_version", nullptr, nullptr, GPU(Text(node.driver_version)), "of the installed driver"},
-    {"count", nullptr, nullptr, GPU(Value(std::to_string(node.gpus.size()))), "GPUs of the node"},
-    {"name", "gpu_name", nullptr, GPU(Text(gpu.name)), "product name"},
-    {"serial", "gpu_serial", nullptr, GPU(Text(gpu.serial)), "board serial number"},
-    {"uuid", "gpu_uuid", nullptr, GPU(Text(gpu.uuid)), "identifier that never changes"},
-    {"pci.bus_id", "gpu_bus_id", nullptr, GPU(Text(gpu.bus_id)), "PCI bus id, domain:bus:device.function"},
-    {"pci.domain", nullptr, nullptr, GPU(Hex(gpu.domain, 4)), "PCI domain"},
-    {"pci.bus", nullptr, nullptr, GPU(Hex(gpu.bus, 2)), "PCI bus"},
-    {"pci.device", nullptr, nullptr, GPU(Hex(gpu.device, 2)), "PCI device"},
-    {"pci.device_id", nullptr, nullptr, GPU(Hex(gpu.pci_device_id, 8)), "PCI device and vendor"},
-    {"pci.sub_device_id", nullptr, nullptr, GPU(Hex(gpu.pci_subsystem_id, 8)), "PCI subsystem"},
-    {"index", nullptr, nullptr, GPU(Value(std::to_string(gpu.index))),
-     "from 0, in bus order; may change with a reboot"},
-    {"pcie.link.gen.current", "pcie.link.gen.gpucurrent", nullptr, GPU(Number(gpu.link_gen)), "PCIe generation in use"},
-    {"pcie.link.gen.max", "pcie.link.gen.gpumax", nullptr, GPU(Number(gpu.link_gen_max)),
-     "newest PCIe generation possible"},
-    {"pcie.link.width.current", nullptr, nullptr, GPU(Number(gpu.link_width)), "PCIe lanes in use"},
-    {"pcie.link.width.max", nullptr, nullptr, GPU(Number(gpu.link_width_max)), "most PCIe lanes possible"},
-    {"display_mode", nullptr, nullptr, GPU(OnOff(gpu.display_mode)), "a display is connected"},
-    {"display_active", nullptr, nullptr, GPU(OnOff(gpu.display_active)), "a display is initialised"},
-    {"persistence_mode", nullptr, nullptr, GPU(OnOff(gpu.persistence)), "the driver keeps its state without clients"},
-    {"accounting.mode", nullptr, nullptr, GPU(Value()), "process accounting"},
-    {"vbios_version", nullptr, nullptr, GPU(Value()), "version of the video BIOS"},
-    {"fan.speed", nullptr, "%", GPU(Value()), "of the board's fan"},
-    {"pstate", nullptr, nullptr, GPU(gpu.pstate ? Value("P" + std::to_string(*gpu.pstate)) : Value()),
-     "performance state"},
-    {"memory.total", nullptr, "MiB", GPU(MiB(gpu.memory_total)), "device memory"},
-    {"memory.reserved", nullptr, "MiB", GPU(MiB(gpu.memory_reserved)), "of it, kept by the driver"},
-    {"memory.used", nullptr, "MiB", GPU(MiB(gpu.memory_used)), "held by processes"},
-    {"memory.free", nullptr, "MiB", GPU(MiB(gpu.memory_free)), "left"},
-    {"compute_mode", nullptr, nullptr, GPU(ComputeMode(gpu.compute_mode)), "who may open contexts"},
-    {"compute_cap", nullptr, nullptr,
-     GPU(Value(std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor))), "compute capability"},
-    {"utilization.gpu", nullptr, "%", GPU(Number(gpu.utilization_gpu)), "time in which a kernel ran, last sample"},
-    {"utilization.memory", nullptr, "%", GPU(Number(gpu.utilization_memory)),
-     "time in which memory was read or written"},
-    {"temperature.gpu", nullptr, nullptr, GPU(Number(gpu.temperature_c)), "degrees Celsius"},
-    {"temperature.memory", nullptr, nullptr, GPU(Value()), "degrees Celsius, where the board has such a sensor"},
-    {"power.draw", nullptr, "W", GPU(Watts(gpu.power_mw)), "of the board"},
-    {"power.draw.average", nullptr, "W", GPU(Watts(gpu.power_mw)), "of the board, averaged"},
-    {"power.draw.instant", nullptr, "W", GPU(Watts(gpu.power_mw)), "of the board, now"},
-    {"power.limit", nullptr, "W", GPU(Watts(gpu.power_limit_mw)), "limit in software"},
-    {"enforced.power.limit", nullptr, "W", GPU(Watts(gpu.enforced_limit_mw)), "limit in force"},
-    {"power.default_limit", nullptr, "W", GPU(Watts(gpu.power_default_mw)), "limit after a reboot"},
-    {"power.max_limit", nullptr, "W", GPU(Watts(gpu.power_default_mw)), "highest limit"},
-    {"clocks.current.graphics", "clocks.gr", "MHz", GPU(Number(gpu.sm_mhz)), "graphics clock"},
-    {"clocks.current.sm", "clocks.sm", "MHz", GPU(Number(gpu.sm_mhz)), "SM clock"},
-    {"clocks.current.memory", "clocks.mem", "MHz", GPU(Number(gpu.memory_mhz)), "memory clock"},
-    {"clocks.max.graphics", "clocks.max.gr", "MHz", GPU(Number(gpu.max_sm_mhz)), "highest graphics clock"},
-    {"clocks.max.sm", nullptr, "MHz", GPU(Number(gpu.max_sm_mhz)), "highest SM clock"},
-    {"clocks.max.memory", "clocks.max.mem", "MHz", GPU(Number(gpu.max_memory_mhz)), "highest memory clock"},
-    {"mig.mode.current", nullptr, nullptr, GPU(OnOff(gpu.mig)), "multi-instance GPU"},
-    {"mig.mode.pending", nullptr, nullptr, GPU(OnOff(gpu.mig_pending)), "multi-instance GPU after the next reset"},
-    {"ecc.mode.current", nullptr, nullptr, GPU(OnOff(gpu.ecc)), "error correction"},
-    {"ecc.mode.pending", nullptr, nullptr, GPU(OnOff(gpu.ecc_pending)), "error correction after the next reboot"},
-    {"ecc.errors.uncorrected.volatile.total", nullptr, nullptr, GPU(Number(gpu.ecc_errors)),
-     "since the driver was loaded"},
-};
-#undef GPU
-
-struct App {
+// A row of the tables with several a GPU.
+template <typename Item>
+struct OfGpu {
   const SmiGpu* gpu;
-  const SmiProcess* process;
+  Item item;
 };
-using AppField = Field<App>;
-#define APP(expression)                             \
-  [](const SmiSnapshot&, const App& app) -> Value { \
-    (void)app;                                      \
-    return expression;                              \
+using App = OfGpu<const SmiProcess*>;
+using Accounted = OfGpu<const SmiAccounted*>;
+struct Pair {
+  uint32_t memory_mhz, sm_mhz;
+};
+using Clocks = OfGpu<Pair>;
+
+// The fields that say whose row it is.
+#define OF_GPU(Row)                                                                                               \
+  {"timestamp", nullptr, nullptr, SMI_VALUE(Row, row, Now()), "when the values were read"},                       \
+      {"gpu_name", nullptr, nullptr, SMI_VALUE(Row, row, Text(row.gpu->name)), "product name of its GPU"},        \
+      {"gpu_bus_id", nullptr, nullptr, SMI_VALUE(Row, row, Text(row.gpu->bus_id)), "PCI bus id of its GPU"},      \
+      {"gpu_serial", nullptr, nullptr, SMI_VALUE(Row, row, Text(row.gpu->serial)), "serial number of its GPU"}, { \
+    "gpu_uuid", nullptr, nullptr, SMI_VALUE(Row, row, Text(row.gpu->uuid)), "identifier of its GPU"               \
   }
 
-constexpr AppField kAppFields[] = {
-    {"timestamp", nullptr, nullptr, APP(Now()), "when the values were read"},
-    {"gpu_name", nullptr, nullptr, APP(Text(app.gpu->name)), "product name of its GPU"},
-    {"gpu_bus_id", nullptr, nullptr, APP(Text(app.gpu->bus_id)), "PCI bus id of its GPU"},
-    {"gpu_serial", nullptr, nullptr, APP(Text(app.gpu->serial)), "board serial number of its GPU"},
-    {"gpu_uuid", nullptr, nullptr, APP(Text(app.gpu->uuid)), "identifier of its GPU"},
-    {"pid", nullptr, nullptr, APP(Value(std::to_string(app.process->pid))), "process id"},
-    {"process_name", "name", nullptr, APP(Text(app.process->name)), "program"},
-    {"used_gpu_memory", "used_memory", "MiB", APP(MiB(app.process->used_bytes)), "device memory it holds"},
-};
-#undef APP
+const std::vector<Field<App>>& AppFields() {
+  static const std::vector<Field<App>> fields = {
+      OF_GPU(App),
+      {"pid", nullptr, nullptr, SMI_VALUE(App, row, Value(std::to_string(row.item->pid))), "process id"},
+      {"process_name", "name", nullptr, SMI_VALUE(App, row, Text(row.item->name)), "program"},
+      {"used_gpu_memory", "used_memory", "MiB", SMI_VALUE(App, row, Mib(row.item->used_bytes)),
+       "device memory it holds"},
+  };
+  return fields;
+}
+
+const std::vector<Field<Accounted>>& AccountedFields() {
+#define VALUE(expression) SMI_VALUE(Accounted, row, Value(std::to_string(expression)))
+  static const std::vector<Field<Accounted>> fields = {
+      OF_GPU(Accounted),
+      {"vgpu_instance", nullptr, nullptr, SMI_VALUE(Accounted, row, Value()), "vGPU it ran on"},
+      {"pid", nullptr, nullptr, VALUE(row.item->pid), "process id"},
+      {"gpu_utilization", "gpu_util", "%", VALUE(row.item->gpu_percent), "of its life with a kernel running"},
+      {"mem_utilization", "mem_util", "%", VALUE(row.item->memory_percent), "of its life with memory read or written"},
+      {"max_memory_usage", "max_memory_used", "MiB", VALUE(row.item->most_memory_bytes >> 20), "most memory it held"},
+      {"time", nullptr, "ms", VALUE(row.item->milliseconds), "how long it lived; 0 while it runs"},
+  };
+#undef VALUE
+  return fields;
+}
+
+const std::vector<Field<OfGpu<int>>>& RemappedFields() {
+  using Row = OfGpu<int>;
+  static const std::vector<Field<Row>> fields = {
+      OF_GPU(Row),
+      {"remapped_rows.correctable", "correctable", nullptr, SMI_VALUE(Row, row, Number(row.gpu->remapped_corrected)),
+       "rows replaced for corrected errors"},
+      {"remapped_rows.uncorrectable", "uncorrectable", nullptr,
+       SMI_VALUE(Row, row, Number(row.gpu->remapped_uncorrected)), "rows replaced for an uncorrected error"},
+      {"remapped_rows.pending", "pending", nullptr, SMI_VALUE(Row, row, Number(row.gpu->remap_pending)),
+       "1: the next reset replaces rows"},
+      {"remapped_rows.failure", "failure", nullptr, SMI_VALUE(Row, row, Number(row.gpu->remap_failed)),
+       "1: replacing one failed"},
+  };
+  return fields;
+}
+
+const std::vector<Field<Clocks>>& ClockFields() {
+  static const std::vector<Field<Clocks>> fields = {
+      OF_GPU(Clocks),
+      {"memory", "mem", "MHz", SMI_VALUE(Clocks, row, Value(std::to_string(row.item.memory_mhz))), "memory clock"},
+      {"graphics", "gr", "MHz", SMI_VALUE(Clocks, row, Value(std::to_string(row.item.sm_mhz))), "graphics clock"},
+  };
+  return fields;
+}
+#undef OF_GPU
 
 std::vector<std::string> Split(std::string_view list) {
   std::vector<std::string> words;
@@ -170,28 +117,20 @@ std::vector<std::string> Split(std::string_view list) {
   }
 }
 
-template <typename Row, size_t N>
-bool Choose(const Field<Row> (&fields)[N], std::string_view list, std::vector<const Field<Row>*>* chosen,
-            std::string* unknown) {
+template <typename Row>
+bool Print(const SmiSnapshot& snapshot, const std::vector<Field<Row>>& fields, std::string_view list,
+           const std::vector<Row>& rows, const CsvFormat& format, std::string* text, std::string* unknown) {
+  std::vector<const Field<Row>*> columns;
   for (const std::string& word : Split(list)) {
-    const Field<Row>* found = nullptr;
-    for (const Field<Row>& field : fields) {
-      if (word == field.name || (field.other != nullptr && word == field.other)) found = &field;
-    }
-    if (found == nullptr) {
+    const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.Named(word); });
+    if (found == fields.end()) {
       *unknown = word;
       return false;
     }
-    chosen->push_back(found);
+    columns.push_back(&*found);
   }
-  return true;
-}
-
-template <typename Row>
-void Print(const SmiSnapshot& snapshot, const std::vector<const Field<Row>*>& fields, const std::vector<Row>& rows,
-           const CsvFormat& format, std::string* text) {
-  auto line = [&](auto cell) {
-    for (size_t i = 0; i < fields.size(); ++i) *text += (i == 0 ? "" : ", ") + cell(*fields[i]);
+  const auto line = [&](auto cell) {
+    for (size_t i = 0; i < columns.size(); ++i) *text += (i == 0 ? "" : ", ") + cell(*columns[i]);
     *text += '\n';
   };
   if (format.header) {
@@ -206,14 +145,20 @@ void Print(const SmiSnapshot& snapshot, const std::vector<const Field<Row>*>& fi
       return value.text + (unit ? std::string(" ") + field.unit : "");
     });
   }
+  return true;
 }
 
-template <typename Row, size_t N>
-std::string Help(const Field<Row> (&fields)[N]) {
-  std::string text;
+template <typename Row>
+std::string Help(const char* option, const std::vector<Field<Row>>& fields) {
+  std::string text = std::string("Fields of ") + option + ":\n\n";
   for (const Field<Row>& field : fields) {
     text += "\"" + std::string(field.name) + "\"";
-    if (field.other != nullptr) text += " or \"" + std::string(field.other) + "\"";
+    for (const std::string& other : Split(field.other == nullptr ? "" : field.other)) {
+      for (size_t at = 0; !other.empty() && at != std::string::npos; at = other.find(' ', at + 1)) {
+        const size_t from = at == 0 ? 0 : at + 1;
+        text += " or \"" + other.substr(from, other.find(' ', from) - from) + "\"";
+      }
+    }
     text +=
         "\n    " + std::string(field.meaning) + (field.unit != nullptr ? std::string(", in ") + field.unit : "") + "\n";
   }
@@ -238,29 +183,60 @@ bool ParseFormat(std::string_view text, CsvFormat* format) {
   return csv;
 }
 
-bool QueryGpus(const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
-               const CsvFormat& format, std::string* text, std::string* unknown) {
-  std::vector<const GpuField*> fields;
-  if (!Choose(kGpuFields, list, &fields, unknown)) return false;
-  std::vector<SmiGpu> rows;
-  for (size_t gpu : chosen) rows.push_back(snapshot.gpus[gpu]);
-  Print(snapshot, fields, rows, format, text);
-  return true;
-}
-
-bool QueryApps(const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
-               const CsvFormat& format, std::string* text, std::string* unknown) {
-  std::vector<const AppField*> fields;
-  if (!Choose(kAppFields, list, &fields, unknown)) return false;
-  std::vector<App> rows;
-  for (size_t gpu : chosen) {
-    for (const SmiProcess& process : snapshot.gpus[gpu].processes) rows.push_back({&snapshot.gpus[gpu], &process});
+bool Query(QueryTable table, const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
+           const CsvFormat& format, std::string* text, std::string* unknown) {
+  const auto print = [&](const auto& fields, const auto& rows) {
+    return Print(snapshot, fields, list, rows, format, text, unknown);
+  };
+  switch (table) {
+    case QueryTable::kGpus: {
+      std::vector<SmiGpu> rows;
+      for (size_t gpu : chosen) rows.push_back(snapshot.gpus[gpu]);
+      return print(GpuFields(), rows);
+    }
+    case QueryTable::kComputeApps: {
+      std::vector<App> rows;
+      for (size_t gpu : chosen) {
+        for (const SmiProcess& process : snapshot.gpus[gpu].processes) rows.push_back({&snapshot.gpus[gpu], &process});
+      }
+      return print(AppFields(), rows);
+    }
+    case QueryTable::kAccountedApps: {
+      std::vector<Accounted> rows;
+      for (size_t gpu : chosen) {
+        for (const SmiAccounted& process : snapshot.gpus[gpu].accounted) {
+          rows.push_back({&snapshot.gpus[gpu], &process});
+        }
+      }
+      return print(AccountedFields(), rows);
+    }
+    case QueryTable::kRemappedRows: {
+      std::vector<OfGpu<int>> rows;
+      for (size_t gpu : chosen) rows.push_back({&snapshot.gpus[gpu], 0});
+      return print(RemappedFields(), rows);
+    }
+    case QueryTable::kSupportedClocks: {
+      std::vector<Clocks> rows;
+      for (size_t gpu : chosen) {
+        for (uint32_t memory : snapshot.gpus[gpu].memory_clocks_mhz) {
+          for (uint32_t sm : snapshot.gpus[gpu].sm_clocks_mhz) rows.push_back({&snapshot.gpus[gpu], {memory, sm}});
+        }
+      }
+      return print(ClockFields(), rows);
+    }
   }
-  Print(snapshot, fields, rows, format, text);
-  return true;
+  return false;
 }
 
-std::string GpuFieldHelp() { return "Fields of --query-gpu:\n\n" + Help(kGpuFields); }
-std::string AppFieldHelp() { return "Fields of --query-compute-apps:\n\n" + Help(kAppFields); }
+std::string FieldHelp(QueryTable table) {
+  switch (table) {
+    case QueryTable::kGpus: return Help("--query-gpu", GpuFields());
+    case QueryTable::kComputeApps: return Help("--query-compute-apps", AppFields());
+    case QueryTable::kAccountedApps: return Help("--query-accounted-apps", AccountedFields());
+    case QueryTable::kRemappedRows: return Help("--query-remapped-rows", RemappedFields());
+    case QueryTable::kSupportedClocks: return Help("--query-supported-clocks", ClockFields());
+  }
+  return {};
+}
 
 }  // namespace mete::emulator::smi

@@ -1,4 +1,4 @@
-// --query-gpu and --query-compute-apps: named fields as comma-separated values. Pure functions; any thread.
+// The CSV queries of nvidia-smi: fields by name, in the order asked for. Pure functions of a snapshot.
 #ifndef METE_EMULATOR_SMI_QUERY_H_
 #define METE_EMULATOR_SMI_QUERY_H_
 
@@ -11,21 +11,20 @@
 namespace mete::emulator::smi {
 
 struct CsvFormat {
-  bool header = true, units = true;
+  bool header = true;
+  bool units = true;
 };
 
-// "csv", "csv,noheader,nounits" in any order; false: something else, or no csv.
+enum class QueryTable { kGpus, kComputeApps, kAccountedApps, kRemappedRows, kSupportedClocks };
+
+// "csv", "noheader", "nounits" in any order; csv is required. False: something else.
 bool ParseFormat(std::string_view text, CsvFormat* format);
 
-// The fields named in `list` ("index, name"), one line a GPU. False: `unknown` is the first name that is no field.
-bool QueryGpus(const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
-               const CsvFormat& format, std::string* text, std::string* unknown);
-// One line a process.
-bool QueryApps(const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
-               const CsvFormat& format, std::string* text, std::string* unknown);
+// `list` is fields with commas between. False: `unknown` is no field, and nothing was written.
+bool Query(QueryTable table, const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, std::string_view list,
+           const CsvFormat& format, std::string* text, std::string* unknown);
 
-std::string GpuFieldHelp();
-std::string AppFieldHelp();
+std::string FieldHelp(QueryTable table);
 
 }  // namespace mete::emulator::smi
 

@@ -10,11 +10,17 @@ namespace {
 
 class EmptyNode : public mete::emulator::smi::SmiSource {
  public:
-  mete::emulator::smi::Exit Read(mete::emulator::smi::SmiSnapshot* snapshot, std::string*) override {
+  using Exit = mete::emulator::smi::Exit;
+  Exit Read(unsigned, mete::emulator::smi::SmiSnapshot* snapshot, std::string*) override {
     snapshot->gpus.resize(2);
     return mete::emulator::smi::kOk;
   }
-  mete::emulator::smi::Exit SetComputeMode(uint32_t, int, std::string*) override { return mete::emulator::smi::kOk; }
+  Exit Set(uint32_t, mete::emulator::smi::SmiSetting, uint64_t, std::string*) override {
+    return mete::emulator::smi::kOk;
+  }
+  Exit ReadTopology(size_t, mete::emulator::smi::SmiTopology*, std::string*) override {
+    return mete::emulator::smi::kOk;
+  }
   bool emulated() const override { return true; }
 };
 

@@ -49,16 +49,29 @@ std::string Mode(const std::optional<int>& mode) {
   return mode && *mode >= 0 && *mode < 4 ? kShort[*mode] : "N/A";
 }
 
+std::string VolatileErrors(const SmiGpu& gpu) {
+  const SmiEcc& ecc = gpu.ecc_volatile;
+  if (!ecc.dram_uncorrected && !ecc.sram_uncorrected) return "N/A";
+  return std::to_string(ecc.dram_uncorrected.value_or(0) + ecc.sram_uncorrected.value_or(0));
+}
+
 std::string GpuRows(const SmiGpu& gpu) {
   auto on = [](const std::optional<int>& value) { return !value ? "N/A" : *value != 0 ? "On" : "Off"; };
   std::string pstate = gpu.pstate ? "P" + std::to_string(*gpu.pstate) : "N/A";
-  std::string ecc = !gpu.ecc ? "N/A" : *gpu.ecc == 0 ? "Off" : Unit(gpu.ecc_errors, "");
+  std::string ecc = !gpu.ecc ? "N/A" : *gpu.ecc == 0 ? "Off" : VolatileErrors(gpu);
   std::string mig = !gpu.mig ? "N/A" : *gpu.mig != 0 ? "Enabled" : "Disabled";
   std::string rows;
+  if (gpu.lost) {
+    rows += Row(Format(" %3u  %-27s%6s  ", gpu.index, gpu.name.substr(0, 27).c_str(), "ERR!"),
+                Format("   %16s %3s ", gpu.bus_id.c_str(), "ERR!"), Format(" %20s ", "ERR!"));
+    rows += Row(" ERR! ERR!  ERR!            ERR! /  ERR! ", "        GPU is lost      ", "    ERR!         ERR! ");
+    return rows + Row("", "", Format(" %20s ", "ERR!"));
+  }
   rows += Row(Format(" %3u  %-27s%6s  ", gpu.index, gpu.name.substr(0, 27).c_str(), on(gpu.persistence)),
               Format("   %16s %3s ", gpu.bus_id.c_str(), on(gpu.display_active)), Format(" %20s ", ecc.c_str()));
-  rows += Row(Format(" %-4s %4s  %4s          %6s / %5s ", "N/A", Unit(gpu.temperature_c, "C").c_str(), pstate.c_str(),
-                     Unit(gpu.power_mw, "W", 1000).c_str(), Unit(gpu.enforced_limit_mw, "W", 1000).c_str()),
+  rows += Row(Format(" %-4s %4s  %4s          %6s / %5s ", Unit(gpu.fan_percent, "%").c_str(),
+                     Unit(gpu.temperature_c, "C").c_str(), pstate.c_str(), Unit(gpu.power_mw, "W", 1000).c_str(),
+                     Unit(gpu.enforced_limit_mw, "W", 1000).c_str()),
               Format("%11s / %9s ", Unit(gpu.memory_used, "MiB", 1 << 20).c_str(),
                      Unit(gpu.memory_total, "MiB", 1 << 20).c_str()),
               Format(" %7s %12s ", Unit(gpu.utilization_gpu, "%").c_str(), Mode(gpu.compute_mode).c_str()));

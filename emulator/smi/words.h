@@ -1,0 +1,48 @@
+// Values as nvidia-smi writes them; what is absent is "N/A". Pure functions.
+#ifndef METE_EMULATOR_SMI_WORDS_H_
+#define METE_EMULATOR_SMI_WORDS_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+namespace mete::emulator::smi {
+
+template <typename T>
+std::string UnitText(const std::optional<T>& value, const char* unit) {
+  return value ? std::to_string(*value) + unit : "N/A";
+}
+template <typename T>
+std::string NumberText(const std::optional<T>& value) {
+  return UnitText(value, "");
+}
+inline std::string MibText(const std::optional<uint64_t>& bytes) {
+  return bytes ? std::to_string(*bytes >> 20) + " MiB" : "N/A";
+}
+inline std::string WattText(const std::optional<uint32_t>& milliwatts) {
+  char text[32] = "N/A";
+  if (milliwatts) snprintf(text, sizeof(text), "%.2f W", *milliwatts / 1000.0);
+  return text;
+}
+template <typename T>
+std::string EnabledWord(const std::optional<T>& mode) {
+  return !mode ? "N/A" : *mode != 0 ? "Enabled" : "Disabled";
+}
+template <typename T>
+std::string YesWord(const std::optional<T>& flag) {
+  return !flag ? "N/A" : *flag != 0 ? "Yes" : "No";
+}
+inline std::string HexText(uint32_t value, int digits, bool upper = true) {
+  char text[32];
+  snprintf(text, sizeof(text), upper ? "0x%0*X" : "0x%0*x", digits, value);
+  return text;
+}
+inline std::string ComputeModeWord(const std::optional<int>& mode) {
+  constexpr const char* kNames[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
+  return mode && *mode >= 0 && *mode < 4 ? kNames[*mode] : "N/A";
+}
+
+}  // namespace mete::emulator::smi
+
+#endif  // METE_EMULATOR_SMI_WORDS_H_

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Runs software of others on an emulated node and checks what it prints. Its binaries are not part of this project: name them.
+
+  peers.py [--nvtop PATH] [--go-nvml PATH] [--device-plugin PATH]      or METE_PEER_NVTOP, METE_PEER_GO_NVML, METE_PEER_DEVICE_PLUGIN
+
+A peer whose binary is not given, or cannot run here, is named as skipped with the reason, never as passed. Exit status: 0
+all that were given passed, 1 one failed, 77 none was given. The build folder comes from $METE_BUILD.
+"""
+import argparse
+import json
+import os
+import pathlib
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from harness import Failure, World, require  # noqa: E402
+
+GPUS = "A100-SXM4-40GB,T4"
+NAMES = ("NVIDIA A100-SXM4-40GB", "Tesla T4")
+
+
+class Skipped(Exception):
+    pass
+
+
+def node_uuids(world):
+    done = world.run("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader", environment=world.without_mete())
+    require(done.returncode == 0, "nvidia-smi failed", done.stdout)
+    return done.stdout.split()
+
+
+def screen_of(command, environment, wanted, seconds=30):
+    """What a full-screen program has written to its terminal when it holds all of `wanted`, or at the end of `seconds`."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execvpe(command[0], command, {**environment, "TERM": "xterm", "COLUMNS": "160", "LINES": "48"})
+    text = b""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not all(word.encode() in text for word in wanted):
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                part = os.read(terminal, 65536)
+            except OSError:  # its end of the terminal is closed
+                break
+            text += part
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    os.close(terminal)
+    return text.decode(errors="replace")
+
+
+def nvtop(world, binary):
+    """Names of the GPUs, and the process that holds memory on one."""
+    environment = world.without_mete()
+    holder = world.start("stranger", "alloc", "dlsym", "wait", stdin=-1, environment=environment)
+    require(holder.stdout.readline(), "the process that holds memory does not answer")
+    try:
+        snapshot = world.run(binary, "-s", environment=environment)
+        if snapshot.returncode == 0 and snapshot.stdout.lstrip().startswith("["):
+            gpus = json.loads(snapshot.stdout)
+            names = [gpu.get("device_name") for gpu in gpus]
+            require(names == list(NAMES), "other GPUs than the node's", snapshot.stdout)
+            return "snapshot of " + ", ".join(names)
+        wanted = [*NAMES, str(holder.pid)]
+        screen = screen_of([binary], environment, wanted)
+        missing = [word for word in wanted if word not in screen]
+        require(not missing, f"not on its screen: {missing}", screen[-2000:])
+        return "screen with both GPUs and a process"
+    finally:
+        holder.stdin.close()
+        holder.wait()
+
+
+def go_nvml(world, binary):
+    """go-nvml's example `devices`, or any program over go-nvml that prints every UUID."""
+    done = world.run(binary, environment=world.without_mete())
+    said = done.stdout + done.stderr
+    require(done.returncode == 0, f"ended with {done.returncode}", said)
+    missing = [uuid for uuid in node_uuids(world) if uuid not in said]
+    require(not missing, f"did not print {missing}", said)
+    return "every UUID"
+
+
+def device_plugin(world, binary):
+    """NVIDIA's device plugin finds the GPUs and offers them; a kubelet to register with is looked for after that."""
+    root = str(world.node)
+    command = [binary, "--mig-strategy=none", "--fail-on-init-error=true", f"--nvidia-driver-root={root}", "--device-discovery-strategy=nvml"]
+    child = subprocess.Popen(command, env=world.without_mete(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        said = ""
+        for line in child.stdout:
+            said += line
+            if "nvidia.com/gpu" in line and ("Starting GRPC server" in line or "Registered device plugin" in line):
+                return "offers nvidia.com/gpu"
+    finally:
+        child.terminate()
+        child.wait()
+    if "permission denied" in said.lower() and "/var/lib/kubelet" in said:
+        raise Skipped("it may not make its socket in /var/lib/kubelet/device-plugins here")
+    raise Failure("it ended before it offered nvidia.com/gpu\n" + said)
+
+
+PEERS = {"nvtop": nvtop, "go-nvml": go_nvml, "device-plugin": device_plugin}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in PEERS:
+        parser.add_argument(f"--{name}", metavar="PATH")
+    given = vars(parser.parse_args())
+    passed = failed = 0
+    for name, test in PEERS.items():
+        variable = "METE_PEER_" + name.upper().replace("-", "_")
+        path = given[name.replace("-", "_")] or os.environ.get(variable)
+        if not path:
+            print(f"skipped {name}: no binary given (--{name} or {variable})")
+            continue
+        if not os.access(path, os.X_OK):
+            print(f"FAILED  {name}: {path} cannot be executed")
+            failed += 1
+            continue
+        try:
+            with World(GPUS) as world:
+                note = test(world, str(pathlib.Path(path).resolve()))
+            print(f"ok      {name}: {note}")
+            passed += 1
+        except Skipped as why:
+            print(f"skipped {name}: {why}")
+        except Exception as fault:  # noqa: BLE001 - a peer may fail in any way
+            print(f"FAILED  {name}\n{type(fault).__name__}: {fault}")
+            failed += 1
+    sys.exit(1 if failed else 0 if passed else 77)
+
+
+if __name__ == "__main__":
+    main()
