@@ -10,7 +10,9 @@
 #include <fstream>
 #include <thread>
 
+#include "base/table.h"
 #include "cli/broker_client.h"
+#include "cli/choice_view.h"
 #include "cli/commands.h"
 #include "cli/request_options.h"
 #include "cli/supervise.h"
@@ -26,7 +28,8 @@ constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
 
 struct Options {
-  std::string share, name, status_file, driver_root;
+  std::string share, name, status_file, driver_root, need;
+  bool dry_run = false, json = false;
   RequestOptions request;
 };
 
@@ -49,9 +52,9 @@ Status WriteStatusFile(const std::string& path, const Json& json) {
 StatusOr<share::Command> CommandOf(const Options& options, const std::vector<std::string>& program) {
   share::Command command;
   if (!options.share.empty()) {
-    if (!options.name.empty() || options.request.any() || options.request.preload) {
+    if (!options.name.empty() || options.request.any() || options.request.preload || !options.need.empty()) {
       return Usage(
-          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --via and --preload "
+          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --need, --via and --preload "
           "make a new one",
           options.share);
     }
@@ -91,10 +94,48 @@ int Revive(share::Client& client) {
   return -1;
 }
 
-StatusOr<int> RunProgram(const Options& options, const std::vector<std::string>& program, Json* report) {
-  METE_ASSIGN_OR_RETURN(const share::Command command, CommandOf(options, program));
+// The choice of a mechanism for what is asked, on the node as it is now.
+StatusOr<plan::Choice> ChoiceOf(const Options& options, share::Client& client) {
+  share::Command command;
+  METE_RETURN_IF_ERROR(options.request.Read(&command));
+  plan::Ask ask{command.request, {}};
+  if (!options.need.empty()) {
+    METE_ASSIGN_OR_RETURN(ask.need, plan::ParseNeed(options.need));
+  }
+  METE_ASSIGN_OR_RETURN(const mechanism::Node node, mechanism::FindNode(options.driver_root));
+  METE_ASSIGN_OR_RETURN(const auto library, nvml::Library::Open(node.roots.driver));
+  METE_ASSIGN_OR_RETURN(const Inventory inventory, TakeInventory(node, *library));
+  share::Command list;
+  list.op = share::Op::kList;
+  METE_ASSIGN_OR_RETURN(const Json shares, client.Call(list));
+  return plan::Choose(ask, ViewsOf(inventory, shares));
+}
+
+StatusOr<int> DryRun(const Options& options) {
   METE_ASSIGN_OR_RETURN(const share::Places places, PlacesOfNode(options.driver_root));
   share::Client client = ClientOf(places);
+  METE_ASSIGN_OR_RETURN(const plan::Choice choice, ChoiceOf(options, client));
+  if (options.json) {
+    PrintJson(ChoiceJson(choice));
+  } else {
+    Print(ChoiceText(choice, TerminalWidth(STDOUT_FILENO)));
+  }
+  METE_RETURN_IF_ERROR(choice.status);
+  return 0;
+}
+
+StatusOr<int> RunProgram(const Options& options, const std::vector<std::string>& program, Json* report) {
+  METE_ASSIGN_OR_RETURN(share::Command command, CommandOf(options, program));
+  METE_ASSIGN_OR_RETURN(const share::Places places, PlacesOfNode(options.driver_root));
+  share::Client client = ClientOf(places);
+  if (!options.need.empty()) {
+    METE_ASSIGN_OR_RETURN(const plan::Choice choice, ChoiceOf(options, client));
+    METE_RETURN_IF_ERROR(choice.status);
+    // The broker decides again with the same rules; it is told the mechanism and, of several GPUs, the one that will
+    // do.
+    command.request.via = gpu::Name(choice.mechanism);
+    if (choice.chosen.size() == 1) command.request.gpu = std::to_string(choice.reasons[choice.chosen[0]].gpu);
+  }
   METE_ASSIGN_OR_RETURN(const Json grant, client.Call(command));
   (*report)["share"] = grant.value("name", std::string());
   (*report)["id"] = grant.value("id", std::string());
@@ -127,12 +168,22 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
       ->option_text("NAME")
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   options.request.AddTo(app);
+  app.add_option("--need", options.need, "Promises that must be kept ('mete explain' lists them)")
+      ->option_text("PROMISE[,PROMISE…]");
+  app.add_flag("--dry-run", options.dry_run, "Say for every GPU and mechanism what it would be, and run nothing");
+  app.add_flag("--json", options.json, "The dry run as JSON");
   app.add_option("--status-file", options.status_file, "Write how it ended into this file, as JSON")
       ->option_text("FILE");
   app.add_option("--driver-root", options.driver_root, "Where the NVIDIA driver is")->option_text("DIR");
   const auto dashes = std::find(words.begin(), words.end(), "--");
   METE_ASSIGN_OR_RETURN(const bool go, ParseWords(app, "run", {words.begin(), dashes}));
   if (!go) return 0;
+  if (options.json && !options.dry_run) return Usage("--json is for --dry-run; else the output is the command's own");
+  if (options.dry_run) {
+    if (!options.share.empty())
+      return Usage("--dry-run is for a new share; 'mete share show {}' shows one", options.share);
+    return DryRun(options);
+  }
   if (dashes == words.end() || dashes + 1 == words.end()) {
     return Usage("no command to run: 'mete run [OPTION…] -- CMD [ARG…]'");
   }

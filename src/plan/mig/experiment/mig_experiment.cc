@@ -58,8 +58,9 @@ void PrintBoard(const std::string& id, int seeds, size_t arrivals) {
 }
 
 // Against one who knows the stream, on one GPU and streams short enough to enumerate.
-void PrintClairvoyant(const std::string& id, int seeds, size_t arrivals) {
+void PrintClairvoyant(const std::string& id, int seeds) {
   const States states = *States::Of(*Geometry::Of(*gpu::MigTables::BuiltIn().Find(id)));
+  const size_t arrivals = states.size() > 1000 ? 20 : 40;
   const NamedPolicy mete = Mete(states);
   const NamedPolicy first_fit = Baselines(states, 1).front();
   fmt::print("\n{}: distance to the optimum that knows the future, one GPU, {} requests, loss in %\n", id, arrivals);
@@ -88,7 +89,7 @@ void PrintClairvoyant(const std::string& id, int seeds, size_t arrivals) {
 
 int Main(int argc, char** argv) {
   int seeds = 10;
-  size_t arrivals = 4000, short_arrivals = 40;
+  size_t arrivals = 4000;
   std::vector<std::string> boards;
   for (int i = 1; i < argc; ++i) {
     const bool value = i + 1 < argc;
@@ -106,7 +107,7 @@ int Main(int argc, char** argv) {
   if (boards.empty()) boards = {"a100-sxm4-40gb", "h100-sxm5-80gb", "a30"};
   fmt::print("SIMULATED: requests and lifetimes are drawn, no GPU is involved.\n");
   for (const std::string& board : boards) PrintBoard(board, seeds, arrivals);
-  for (const std::string& board : boards) PrintClairvoyant(board, seeds, short_arrivals);
+  for (const std::string& board : boards) PrintClairvoyant(board, seeds);
   return 0;
 }
 
