@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-CaseReport Run(const std::string& text, const GpuParameters& gpu = {}) {
+CaseReport Outcome(const std::string& text, const GpuParameters& gpu = {}) {
   const StatusOr<Scenario> scenario = ParseScenario(text, "test.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.status();
   if (!scenario.ok()) return {};
@@ -73,21 +73,21 @@ seed: )";
 
 // Requests by chance, one server, equal service: the mean time in the system is known (M/D/1).
 TEST(NodeScenario, WaitingTimesAreThoseOfQueueingTheory) {
-  const std::string head = "seconds: 200\nmechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {";
-  const double service = MeanLatencyMs(Run(head + "every_ms: 20}}]").run.shares[0], 0, UINT64_MAX);
+  const std::string head = "seconds: 1500\nmechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {";
+  const double service = MeanLatencyMs(Outcome(head + "every_ms: 20}}]").run.shares[0], 0, UINT64_MAX);
   ASSERT_GT(service, 0.5);
   for (const double load : {0.3, 0.6, 0.8}) {
     const double hz = load / (service / 1000);
     const double measured =
-        MeanLatencyMs(Run(head + fmt::format("poisson_hz: {}}}}}]", hz)).run.shares[0], 0, UINT64_MAX);
+        MeanLatencyMs(Outcome(head + fmt::format("poisson_hz: {}}}}}]", hz)).run.shares[0], 0, UINT64_MAX);
     const double theory = service + load * service / (2 * (1 - load));
     EXPECT_NEAR(measured / theory, 1, 0.05) << "load " << load;
   }
 }
 
 TEST(NodeScenario, ATraceIsServedInItsOrder) {
-  const CaseReport report =
-      Run("mechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {trace_ms: [5, 5, 5, 900]}}]");
+  const CaseReport report = Outcome(
+      "mechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {trace_ms: [5, 5, 5, 900]}}]");
   const auto& requests = report.run.shares[0].requests;
   ASSERT_EQ(requests.size(), 4u);
   EXPECT_EQ(requests[2].arrived_ns, 5'000'000u);
@@ -96,7 +96,7 @@ TEST(NodeScenario, ATraceIsServedInItsOrder) {
 }
 
 TEST(NodeScenario, ThePlanPlacesAndRefuses) {
-  const CaseReport report = Run(R"(
+  const CaseReport report = Outcome(R"(
 seconds: 1
 boards: [t4, a100-sxm4-40gb]
 shares:
@@ -115,9 +115,9 @@ shares:
 }
 
 TEST(NodeScenario, TimeSlicingAcceptsNoPromiseItCannotKeep) {
-  const CaseReport report =
-      Run("boards: [t4]\nmechanism: time-slicing\nseconds: 1\nshares: [{name: A, memory: 1GiB, kernel: {ms: 1, blocks: "
-          "9}}]");
+  const CaseReport report = Outcome(
+      "boards: [t4]\nmechanism: time-slicing\nseconds: 1\nshares: [{name: A, memory: 1GiB, kernel: {ms: 1, blocks: "
+      "9}}]");
   EXPECT_THAT(report.placed[0].refused, HasSubstr("keeps neither"));
 }
 
