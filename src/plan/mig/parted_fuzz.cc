@@ -6,13 +6,12 @@
 #include "plan/mig/parted.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace mete;
-  const auto file = plan::mig::ParseParted({reinterpret_cast<const char*>(data), size}, "input");
+  const auto file = mete::plan::mig::ParseParted({reinterpret_cast<const char*>(data), size}, "input");
   if (!file.ok()) {
-    if (ExitCodeFor(file.status()) != ExitCode::kUsage) std::abort();
+    if (mete::ExitCodeFor(file.status()) != mete::ExitCode::kUsage) std::abort();
     return 0;
   }
-  const auto again = plan::mig::ParseParted(plan::mig::WriteParted(*file), "written");
+  const auto again = mete::plan::mig::ParseParted(mete::plan::mig::WriteParted(*file), "written");
   if (!again.ok() || !(*again == *file)) std::abort();
   return 0;
 }
