@@ -414,10 +414,16 @@ std::string Details(const SmiSnapshot& snapshot, const std::vector<size_t>& chos
     text += "GPU " + gpu.bus_id + "\n";
     if (gpu.lost) text += "    GPU is lost. Reboot the system to recover this GPU\n";
     const std::vector<Line> lines = gpu.lost ? std::vector<Line>() : LinesOf(gpu, sections);
-    for (size_t i = 0; i < lines.size(); ++i) {
+    int hidden = -1;  // depth of the heading that the text leaves out
+    for (const Line& line : lines) {
+      if (line.depth <= hidden) hidden = -1;
       // A process, or a memory clock with its SM clocks, is no heading of its own in the text.
-      if (lines[i].group && (lines[i].label == "Process" || lines[i].tag == "supported_mem_clock")) continue;
-      text += TextLine(lines[i].depth + 1, lines[i].label, lines[i].group ? nullptr : &lines[i].value);
+      if (line.group && (line.label == "Process" || line.tag == "supported_mem_clock")) {
+        hidden = line.depth;
+        continue;
+      }
+      const int depth = line.depth + (hidden < 0 ? 1 : 0);
+      text += TextLine(depth, line.label, line.group ? nullptr : &line.value);
     }
     text += "\n";
   }

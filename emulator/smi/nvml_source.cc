@@ -354,9 +354,14 @@ class NvmlSource : public SmiSource {
       return Ask<unsigned long long>(nvml_.nvmlDeviceGetMemoryErrorCounter, device, error, kind, place);
     };
     const auto counts = [&](int kind) {
-      return SmiEcc{
+      SmiEcc ecc = {
           count(0, kind, nvml::abi::NVML_MEMORY_LOCATION_DRAM), count(1, kind, nvml::abi::NVML_MEMORY_LOCATION_DRAM),
           count(0, kind, nvml::abi::NVML_MEMORY_LOCATION_SRAM), count(1, kind, nvml::abi::NVML_MEMORY_LOCATION_SRAM)};
+      if (!ecc.dram_uncorrected && !ecc.sram_uncorrected) {  // a library that knows totals only
+        ecc.dram_corrected = Ask<unsigned long long>(nvml_.nvmlDeviceGetTotalEccErrors, device, 0, kind);
+        ecc.dram_uncorrected = Ask<unsigned long long>(nvml_.nvmlDeviceGetTotalEccErrors, device, 1, kind);
+      }
+      return ecc;
     };
     gpu->ecc_volatile = counts(nvml::abi::NVML_VOLATILE_ECC);
     gpu->ecc_aggregate = counts(nvml::abi::NVML_AGGREGATE_ECC);

@@ -219,7 +219,9 @@ TEST(SmiTest, ReportsEverythingAsTextAndAsXml) {
   EXPECT_THAT(text, HasSubstr("    FB Memory Usage\n        Total                             : 40960 MiB\n"));
   EXPECT_THAT(text, HasSubstr("        SW Power Cap                      : Active\n"));
   EXPECT_THAT(text, HasSubstr("            DRAM Correctable              : 7\n"));
-  EXPECT_THAT(text, HasSubstr("Process ID                    : 4242\n"));
+  EXPECT_THAT(text, HasSubstr("    Processes\n        GPU instance ID                   : N/A\n"));
+  EXPECT_THAT(text, HasSubstr("        Process ID                        : 4242\n"));
+  EXPECT_THAT(text, HasSubstr("    Accounted Processes\n        Process ID                        : 77\n"));
   EXPECT_THAT(text, HasSubstr("    Processes                             : None\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("Supported Clocks")));
   const std::string part = Smi("-q -d MEMORY,utilization -i 0").text;
