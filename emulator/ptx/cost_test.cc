@@ -76,6 +76,13 @@ TEST(Cost, ALoopWithMemoryAndBarriers) {
       0.02, ".shared .u32 room;\n");
 }
 
+TEST(Cost, ASpinOnTheClock) {
+  ExpectSameCost(
+      "mov.u64 %rd1, %clock64; add.u64 %rd1, %rd1, 2000000;\nS: mov.u64 %rd2, %clock64; setp.lt.u64 %p0, %rd2, "
+      "%rd1; @%p0 bra S;",
+      0.2);
+}
+
 TEST(Cost, PointersThatALoopAdvancesArriveWhereItEnds) {
   // 64 KiB in steps of four: beyond it the load would fault.
   Fixture f(

@@ -1,5 +1,6 @@
 // Bytes under a 5 × 5 filter in constant memory; a reach beyond the rim takes the rim.
-__constant short filter[5][5] = {{1, 4, 6, 4, 1}, {4, 16, 24, 16, 4}, {6, 24, -36, 24, 6}, {4, 16, 24, 16, 4}, {1, 4, 6, 4, 1}};
+__constant short filter[5][5] = {
+    {1, 4, 6, 4, 1}, {4, 16, 24, 16, 4}, {6, 24, -36, 24, 6}, {4, 16, 24, 16, 4}, {1, 4, 6, 4, 1}};
 __kernel void convolution(__global const uchar* in, __global uchar* out, int width, int height) {
   const int x = __nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x();
   const int y = __nvvm_read_ptx_sreg_ctaid_y() * __nvvm_read_ptx_sreg_ntid_y() + __nvvm_read_ptx_sreg_tid_y();
