@@ -55,7 +55,7 @@ void Block::StartOneWarp(RunState* state, uint64_t block_index, uint32_t shared_
 
 BlockStop Block::Execute(uint64_t quantum) {
   constexpr uint64_t kTurn = 16384;  // warp instructions until the next warp has its turn: a spin on a neighbour ends
-  const uint64_t begin = Instructions();
+  uint64_t executed = 0;
   for (;;) {
     bool any_left = false, progress = false;
     for (size_t n = 0; n < warps.size(); ++n) {
@@ -67,7 +67,9 @@ BlockStop Block::Execute(uint64_t quantum) {
       if (stop == WarpStop::kFault) return BlockStop::kFault;
       progress |= warp.instructions != before || released != released_before || stop == WarpStop::kDone;
       any_left |= stop != WarpStop::kDone;
-      if (stop == WarpStop::kYield && Instructions() - begin >= quantum) return BlockStop::kYield;
+      // Whether its turn was over or it waits: warps that only ever wait for each other's barriers end no turn.
+      executed += warp.instructions - before;
+      if (stop != WarpStop::kDone && executed >= quantum) return BlockStop::kYield;
     }
     if (!any_left) return BlockStop::kDone;
     if (!progress) return BlockStop::kDeadlock;

@@ -127,10 +127,11 @@ TEST(Cost, ATrillionTurnsHaveABoundAndWhileTrueHasNone) {
   EXPECT_GT(out.cost.critical_cycles, Issued(out));
   EXPECT_LT(out.cost.critical_cycles, 5 * Issued(out));
   EXPECT_NEAR(Issued(out), 4e12, 4e10);
-  for (const char* endless : {"L: bra L;", "L: add.u32 %x, %x, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra L;",
-                              "L: ld.volatile.global.u32 %r3, [%at]; setp.ne.u32 %p0, %r3, 12345; @%p0 bra L;"}) {
+  for (const char* endless :
+       {"L: bra L;", "L: bar.sync 0; bra L;", "L: add.u32 %x, %x, 1; setp.ne.u32 %p0, %r1, 0; @%p0 bra L;",
+        "L: ld.volatile.global.u32 %r3, [%at]; setp.ne.u32 %p0, %r3, 12345; @%p0 bra L;"}) {
     Fixture f(OverArray(endless));
-    out = f.Go(Parameters().Add(f.memory.Put(Iota(32))), 1, 32, budget);
+    out = f.Go(Parameters().Add(f.memory.Put(Iota(64))), 1, 64, budget);
     EXPECT_EQ(out.fidelity, Fidelity::kUnbounded) << endless;
     EXPECT_EQ(out.cost.unbounded, 1u);
   }

@@ -67,6 +67,7 @@ bool IsEnvironment(std::string_view name) {
 }  // namespace
 
 bool Body::IsSpecial(std::string_view name) {
+  if (name.empty() || name[0] != '%') return false;
   for (const SpecialRow& row : kSpecialRows) {
     if (row.name.substr(0, row.name.find('.')) == name) return true;
   }
