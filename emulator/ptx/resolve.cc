@@ -77,7 +77,7 @@ bool ResolveGlobal(Warp& w, const Instruction& in, uint32_t mask, uint32_t bytes
   if (low >> RunState::kPageShift == high >> RunState::kPageShift) {
     const uint32_t span = static_cast<uint32_t>(high - low) + bytes;
     if (uint8_t* base = run.Translate(low, span, write, in.bypass)) {
-      for (uint32_t l = 0; l < kLanes; ++l) host[l] = base + (address[l] - low);
+      for (uint32_t l = 0; l < kLanes; ++l) host[l] = base + ((mask & kLaneBit[l]) != 0 ? address[l] - low : 0);
       return true;
     }
   }
