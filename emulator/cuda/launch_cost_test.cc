@@ -86,6 +86,27 @@ TEST_F(LaunchCostTest, TheAddendOfAnInitialAddressCounts) {
   EXPECT_EQ(value, words + 8);
 }
 
+TEST_F(LaunchCostTest, ReadsOfDroppedContentAreTold) {
+  constexpr size_t kMiB = 1 << 20;
+  fake->SetBacking(8 * kMiB);
+  CUdeviceptr a = 0;
+  ASSERT_EQ(::cuMemAlloc_v2(&a, 32 * kMiB), CUDA_SUCCESS);
+  std::vector<uint8_t> host(32 * kMiB, 0x5a);
+  ASSERT_EQ(::cuMemcpyHtoD_v2(a, host.data(), host.size()), CUDA_SUCCESS);
+  fake->TakePosted();
+  const uint64_t before = Driver::Get()->content().counters().undefined_reads;
+  ASSERT_EQ(::cuMemcpyDtoH_v2(host.data(), a, host.size()), CUDA_SUCCESS);
+  const uint64_t reads = Driver::Get()->content().counters().undefined_reads - before;
+  EXPECT_GT(reads, 0u);
+  uint64_t told = 0;
+  for (const auto& posted : fake->TakePosted()) {
+    if (posted.work.kind != WorkKind::kWaitFor) told += posted.work.wait_sequence;
+  }
+  EXPECT_EQ(told, reads);
+  EXPECT_EQ(::cuMemFree_v2(a), CUDA_SUCCESS);
+  fake->SetBacking(256 * kMiB);
+}
+
 TEST_F(LaunchCostTest, ARequiredBlockIsRequired) {
   const CUfunction whole = Get("whole");
   EXPECT_EQ(::cuLaunchKernel(whole, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
