@@ -264,16 +264,19 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
   if (!context.dead) DropModelContext(session, context, now_ns);
   for (uint32_t slot = 0; slot < session.streams.size(); ++slot) {
     if (session.streams[slot].id == 0 || session.streams[slot].context != context.id) continue;
+    // Whoever waits for it goes on; where the connection is ended against the client's will it finds out by that.
     StreamEntry& entry = session.page->streams[slot];
-    entry.id.store(0, std::memory_order_seq_cst);  // whoever waits for it goes on
+    if (!session.broken) entry.id.store(0, std::memory_order_seq_cst);
     FutexWakeAll(entry.done);
     FreeStream(session, slot);
   }
   gpu.used -= context.memory;
   --gpu.contexts;
-  ContextEntry& entry = session.page->contexts[ContextSlot(context.id)];
-  entry.id.store(0, std::memory_order_seq_cst);
-  entry.state.store(static_cast<uint32_t>(ContextWord::kAlive), std::memory_order_seq_cst);
+  if (!session.broken) {
+    ContextEntry& entry = session.page->contexts[ContextSlot(context.id)];
+    entry.id.store(0, std::memory_order_seq_cst);
+    entry.state.store(static_cast<uint32_t>(ContextWord::kAlive), std::memory_order_seq_cst);
+  }
   context = {};
 }
 

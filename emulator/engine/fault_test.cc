@@ -258,6 +258,8 @@ TEST(Fault, DriverRestartEndsEverybodyAndForgets) {
   ASSERT_EQ(node.Inject(Of(FaultKind::kDriverRestart)), Result::kOk);
   EXPECT_THAT(tenants.Dead(), ElementsAre(10, 20, 30, 40));
   EXPECT_EQ(node.engine().TakeBroken().size(), 4u) << "all but the one that asked";
+  node.End(tenants.idle);  // as the server does; whoever waits must not take it for success
+  EXPECT_EQ(tenants.idle.Word(), ContextWord::kDeviceLost);
   EXPECT_EQ(node.State().compute_mode, 0u);
   EXPECT_EQ(node.State().time_slice_class, 0u);
   EXPECT_NE(node.AddTenant(50).context, 0u);

@@ -22,8 +22,8 @@ def request(kind, gpu=0, value=0, context=0, amount=0, text=b"", magic=MAGIC, ve
 class Hostile:
     def __init__(self, world):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(30)
         self.socket.connect(str(world.node / "run/engine.sock"))
+        self.socket.settimeout(30)
         self.fds = []
 
     def __enter__(self):
@@ -64,7 +64,7 @@ class Beside:
             if kind is None:
                 status = json.loads(self.world.ok("emulate", "status", "--json").stdout)
                 require(status["pid"] == self.engine, "the engine is another")
-                require(self.tenant.poll() is None, "the honest tenant ended", self.tenant.stdout.read())
+                require(self.tenant.poll() is None, "the honest tenant ended")
                 before = status["submissions"]
                 until(lambda: json.loads(self.world.ok("emulate", "status", "--json").stdout)["submissions"] > before, "the honest tenant goes on")
                 until(lambda: json.loads(self.world.ok("emulate", "status", "--json").stdout)["gpus"][0]["contexts"] == 1, "contexts of the hostile client are gone")
