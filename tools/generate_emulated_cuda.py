@@ -5,8 +5,10 @@
   generate_emulated_cuda.py exports  DATA_DIR IMPLEMENTED OUT   every exported symbol and the look-up table
   generate_emulated_cuda.py errors   DATA_DIR IMPLEMENTED OUT   names and descriptions of CUresult
   generate_emulated_cuda.py symbols  DATA_DIR IMPLEMENTED OUT   header for tests: every symbol, and whether implemented
+  generate_emulated_cuda.py attributes DATA_DIR IMPLEMENTED OUT device attributes that are the same on every board
 
-IMPLEMENTED has a symbol a line, or `old = new` where an older symbol has the ABI and the meaning of a newer one.
+IMPLEMENTED has every symbol on a line: alone where it is implemented, `old = new` where an older symbol has the ABI and
+the meaning of a newer one, `symbol ! reason` where it answers 801.
 A `_ptsz` or `_ptds` twin follows its base symbol: it runs it with the calling thread's own default stream.
 """
 import pathlib
@@ -20,29 +22,39 @@ BANNER = "// Generated from data/cuda/ and emulator/cuda/implemented.txt; do not
 
 
 def implemented(path):
-    """{symbol: symbol that implements it}"""
-    result = {}
+    """({symbol: symbol that implements it}, {symbol: why not})"""
+    result, absent = {}, {}
     for number, line in enumerate(pathlib.Path(path).read_text().splitlines(), 1):
         line = line.split("#")[0].strip()
         if not line:
             continue
-        old, _, new = (part.strip() for part in line.partition("="))
-        if old in result:
+        old, no, why = (part.strip() for part in line.partition("!"))
+        old, _, new = (part.strip() for part in old.partition("="))
+        if old in result or old in absent:
             sys.exit(f"{path}:{number}: {old} is listed twice")
-        result[old] = new or old
-    return result
+        if no and not why:
+            sys.exit(f"{path}:{number}: {old} needs a reason")
+        if no:
+            absent[old] = why
+        else:
+            result[old] = new or old
+    return result, absent
 
 
 def base(symbol):
     return re.sub(r"_pt[sd][sz]$", "", symbol)
 
 
-def check(functions, listed, path):
+def check(functions, listed, absent, path):
     by_symbol = {f.symbol: f for f in functions}
+    known = set(listed) | set(absent)
+    for symbol in sorted({base(s) for s in by_symbol} - known):
+        sys.exit(f"{path}: {symbol} is missing")
+    for symbol in sorted(known - set(by_symbol)):
+        sys.exit(f"{path}: {symbol} is not in functions.tsv")
     for old, new in listed.items():
-        for symbol in (old, new):
-            if symbol not in by_symbol:
-                sys.exit(f"{path}: {symbol} is not in functions.tsv")
+        if new not in by_symbol:
+            sys.exit(f"{path}: {new} is not in functions.tsv")
         types = [[p.type for p in by_symbol[s].parameters] for s in (old, new)]
         if types[0] != types[1]:
             sys.exit(f"{path}: {old} and {new} have different parameters")
@@ -97,14 +109,27 @@ def symbols(functions, listed):
     return out + ["};"]
 
 
+def attributes(data_dir, numbers):
+    values = {}
+    for name, value, _ in generate_cuda.rows(pathlib.Path(data_dir) / "attributes.tsv"):
+        if value != "board":
+            values[numbers[name]] = int(value)
+    out = [BANNER.replace("emulator/cuda/implemented.txt", "attributes.tsv"), '#include "emulator/cuda/exports.h"',
+           "namespace mete::emulator::cuda {", "const ConstantAttribute kConstantAttributes[] = {"]
+    out += [f"    {{{number}, {value}}}," for number, value in sorted(values.items())]
+    return out + ["};", f"const int kConstantAttributeCount = {len(values)};", "}  // namespace mete::emulator::cuda"]
+
+
 def main(argv):
-    if len(argv) != 4 or argv[0] not in ("api", "exports", "errors", "symbols"):
+    if len(argv) != 4 or argv[0] not in ("api", "exports", "errors", "symbols", "attributes"):
         sys.exit(__doc__)
     kind, data_dir, list_path, out = argv
     functions = generate_cuda.load(data_dir)
-    listed = implemented(list_path)
-    check(functions, listed, list_path)
-    if kind == "errors":
+    listed, absent = implemented(list_path)
+    check(functions, listed, absent, list_path)
+    if kind == "attributes":
+        lines = attributes(data_dir, dict(generate_cuda.enumerations(data_dir)["CUdevice_attribute"]))
+    elif kind == "errors":
         lines = errors(generate_cuda.enumerations(data_dir))
     else:
         lines = {"api": api, "exports": exports, "symbols": symbols}[kind](functions, listed)

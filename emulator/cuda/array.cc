@@ -1,9 +1,10 @@
-// CUDA arrays: opaque device memory of a shape. They take the memory a real one would and hold no content that
-// texturing could read; copies to and from them are not implemented.
+// CUDA arrays: opaque device memory of a shape, in rows as pitched memory has them. They take the memory that a real
+// one would and hold what is copied into them; no kernel can read them, for PTX here has no texture instructions.
 #include <memory>
 #include <vector>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -29,14 +30,18 @@ uint64_t ElementBytes(CUarray_format format, unsigned int channels) {
   }
 }
 
-// Rows padded as pitch memory is; overflow gives 0.
+// From row to row: padded as pitched memory is.
+uint64_t Pitch(const CUDA_ARRAY3D_DESCRIPTOR& d, uint64_t width) {
+  return RoundUp(width * ElementBytes(d.Format, d.NumChannels), d.Height == 0 && d.Depth == 0 ? 64 : 128);
+}
+
+// Overflow gives 0.
 uint64_t LevelBytes(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned int level, bool layered) {
   auto at = [level](uint64_t extent) { return std::max<uint64_t>(extent >> level, 1); };
   const uint64_t width = at(d.Width), height = d.Height == 0 ? 1 : at(d.Height);
   const uint64_t depth = d.Depth == 0 ? 1 : layered ? d.Depth : at(d.Depth);
   if (width > 1 << 20 || height > 1 << 20 || depth > 1 << 20) return 0;
-  const uint64_t row = RoundUp(width * ElementBytes(d.Format, d.NumChannels), d.Height == 0 && d.Depth == 0 ? 64 : 128);
-  return RoundUp(row * height * depth, kArrayAlignment);
+  return RoundUp(Pitch(d, width) * height * depth, kArrayAlignment);
 }
 
 CUresult Check(const CUDA_ARRAY3D_DESCRIPTOR& d) {
@@ -60,6 +65,7 @@ CUresult Reserve(Context* context, uint64_t bytes, uint64_t* address) {
 CUresult Create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseUnsafe()) return error;
   if (CUresult error = Check(descriptor)) return error;
   const uint64_t bytes = LevelBytes(descriptor, 0, (descriptor.Flags & kLayered) != 0);
   uint64_t address = 0;
@@ -69,6 +75,8 @@ CUresult Create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   array->descriptor = descriptor;
   array->address = address;
   array->bytes = bytes;
+  array->element = ElementBytes(descriptor.Format, descriptor.NumChannels);
+  array->pitch = Pitch(descriptor, descriptor.Width);
   std::lock_guard lock(context->mutex);
   context->owned.insert(array);
   *out = ToHandle<CUarray>(array);
@@ -167,38 +175,55 @@ CUresult api::cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, 
   return CUDA_SUCCESS;
 }
 
-CUresult api::cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int levels) {
-  Context* context = nullptr;
-  if (CUresult error = Current(&context)) return error;
-  if (out == nullptr || d == nullptr || levels == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = Check(*d)) return error;
-  const bool layered = (d->Flags & kLayered) != 0;
+CUresult MakeMipmap(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned int levels, uint64_t at, uint64_t room,
+                    MipmappedArray** out) {
+  if (levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = Check(d)) return error;
+  const bool layered = (d.Flags & kLayered) != 0;
   // At most down to one element, as documented: 1 + floor(log2(max extent)).
-  uint64_t largest = std::max<uint64_t>(d->Width, std::max<uint64_t>(d->Height, layered ? 0 : d->Depth));
+  uint64_t largest = std::max<uint64_t>(d.Width, std::max<uint64_t>(d.Height, layered ? 0 : d.Depth));
   unsigned int most = 0;
   for (; largest != 0; largest >>= 1) ++most;
   levels = std::min(levels, most);
   auto mipmap = std::make_unique<MipmappedArray>();
-  for (unsigned int i = 0; i < levels; ++i) mipmap->bytes += LevelBytes(*d, i, layered);
-  if (CUresult error = Reserve(context, mipmap->bytes, &mipmap->address)) return error;
+  for (unsigned int i = 0; i < levels; ++i) mipmap->bytes += LevelBytes(d, i, layered);
+  mipmap->foreign = at != 0;
+  mipmap->address = at;
+  if (at != 0 && mipmap->bytes > room) return CUDA_ERROR_INVALID_VALUE;
+  if (at == 0) {
+    if (CUresult error = Reserve(context, mipmap->bytes, &mipmap->address)) return error;
+  }
   mipmap->context = context;
-  uint64_t at = mipmap->address;
+  uint64_t place = mipmap->address;
   for (unsigned int i = 0; i < levels; ++i) {
     auto level = std::make_unique<Array>();
     level->context = context;
-    level->descriptor = *d;
-    level->descriptor.Width = std::max<size_t>(d->Width >> i, 1);
-    if (d->Height != 0) level->descriptor.Height = std::max<size_t>(d->Height >> i, 1);
-    if (d->Depth != 0 && !layered) level->descriptor.Depth = std::max<size_t>(d->Depth >> i, 1);
-    level->address = at;
-    level->bytes = LevelBytes(*d, i, layered);
+    level->descriptor = d;
+    level->descriptor.Width = std::max<size_t>(d.Width >> i, 1);
+    if (d.Height != 0) level->descriptor.Height = std::max<size_t>(d.Height >> i, 1);
+    if (d.Depth != 0 && !layered) level->descriptor.Depth = std::max<size_t>(d.Depth >> i, 1);
+    level->address = place;
+    level->bytes = LevelBytes(d, i, layered);
+    level->element = ElementBytes(d.Format, d.NumChannels);
+    level->pitch = Pitch(d, level->descriptor.Width);
     level->level = true;
-    at += level->bytes;
+    place += level->bytes;
     mipmap->levels.push_back(std::move(level));
   }
   std::lock_guard lock(context->mutex);
   context->owned.insert(mipmap.get());
-  *out = ToHandle<CUmipmappedArray>(mipmap.release());
+  *out = mipmap.release();
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int levels) {
+  Context* context = nullptr;
+  if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseUnsafe()) return error;
+  if (out == nullptr || d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MipmappedArray* mipmap = nullptr;
+  if (CUresult error = MakeMipmap(context, *d, levels, 0, 0, &mipmap)) return error;
+  *out = ToHandle<CUmipmappedArray>(mipmap);
   return CUDA_SUCCESS;
 }
 
@@ -211,7 +236,7 @@ CUresult api::cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   if (CUresult error = context->executor.SynchronizeAll()) return error;
   std::lock_guard lock(context->mutex);
   context->owned.erase(mipmap);
-  context->heap.Free(mipmap->address);
+  if (!mipmap->foreign) context->heap.Free(mipmap->address);
   for (auto& level : mipmap->levels) level->kind.store(HandleKind::kDead);
   Bury(mipmap);
   return CUDA_SUCCESS;
@@ -237,6 +262,35 @@ CUresult api::cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMEN
   if (Driver::Get()->DeviceAt(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *out = {mipmap->bytes, kArrayAlignment, {}};
   return CUDA_SUCCESS;
+}
+
+namespace {
+
+// Only sparse arrays have them, and the attributes say that there are none.
+CUresult SparseProperties(const void* object, CUDA_ARRAY_SPARSE_PROPERTIES*) {
+  return object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+CUresult api::cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUarray handle) {
+  Array* array = nullptr;
+  if (CUresult error = FindArray(handle, &array)) return error;
+  return SparseProperties(array, out);
+}
+
+CUresult api::cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* out, CUmipmappedArray handle) {
+  Context* current = nullptr;
+  if (CUresult error = Current(&current)) return error;
+  return SparseProperties(FromHandle<MipmappedArray>(handle), out);
+}
+
+// A plane of an array of several: none of the formats here has them.
+CUresult api::cuArrayGetPlane(CUarray* out, CUarray handle, unsigned int) {
+  Array* array = nullptr;
+  if (CUresult error = FindArray(handle, &array)) return error;
+  (void)out;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace mete::emulator::cuda

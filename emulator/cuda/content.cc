@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "emulator/cuda/share_file.h"
+
 namespace mete::emulator::cuda {
 namespace {
 
@@ -46,11 +48,20 @@ void Content::Remove(Region* region) {
         .store(nullptr, std::memory_order_release);
   }
   if (region->own_blocks == nullptr) return;
+  if (region->file != nullptr) {
+    CloseAddresses(region->base, region->bytes);
+    ForgetBlocks(region->own_blocks.get(), region->bytes / kChunkBytes);
+    for (uint64_t i = 0; i < region->bytes / kChunkBytes; ++i) region->own_blocks[i].open.store(0);
+    region->file = nullptr;
+    region->frozen = false;
+    return;
+  }
   Forget(region, region->base, region->bytes);
   std::lock_guard lock(mutex_);
   for (uint64_t i = 0; i < region->bytes / kChunkBytes; ++i) {
     if (region->own_blocks[i].open.load(std::memory_order_relaxed) == 0) continue;
     mprotect(Pointer(region->base + i * kChunkBytes), kChunkBytes, PROT_NONE);
+    region->own_blocks[i].open.store(0, std::memory_order_relaxed);  // the region may come back
   }
 }
 
@@ -85,11 +96,17 @@ bool Content::InBounds(const Region& region, uint64_t address, uint64_t size) co
   return address - begin < bytes && bytes - (address - begin) >= size;
 }
 
-uint8_t* Content::Translate(uint64_t address, size_t size, bool write) {
+bool Content::Allowed(const Region& region, Viewer viewer, bool write) const {
+  const uint64_t users = (write ? region.writers : region.readers).load(std::memory_order_relaxed);
+  if ((users & viewer.self) == 0) return false;
+  if (region.shared || region.device < 0 || (viewer.reach >> region.device & 1) != 0) return true;
+  return region.granted != nullptr && (region.granted->load(std::memory_order_relaxed) & viewer.self) != 0;
+}
+
+uint8_t* Content::Translate(Viewer viewer, uint64_t address, size_t size, bool write) {
   Region* region = Find(address);
   if (region == nullptr) return HostContains(address, size) ? Pointer(address) : nullptr;
-  const uint32_t access = region->access.load(std::memory_order_relaxed);
-  if ((access & (write ? 2u : 1u)) == 0) return nullptr;
+  if (!Allowed(*region, viewer, write)) return nullptr;
   if (!InBounds(*region, address, size)) {
     // Two mappings that touch are one memory to a kernel.
     if (!region->shared || !Contains(address, size, write)) return nullptr;
@@ -127,7 +144,7 @@ bool Content::Contains(uint64_t address, uint64_t bytes, bool write) {
   while (address < end) {
     Region* region = Find(address);
     if (region == nullptr) return false;
-    if ((region->access.load(std::memory_order_relaxed) & (write ? 2u : 1u)) == 0) return false;
+    if (!Allowed(*region, {}, write)) return false;
     const uint64_t stop = std::min(end, region->base + region->bytes);
     if (!InBounds(*region, address, stop - address)) return false;
     address = stop;
@@ -180,6 +197,7 @@ bool Content::Back(Region& region, Block* block, uint64_t address, bool paint) {
   const uint32_t bit = 1u << ((granule - chunk) / kGranuleBytes);
   std::lock_guard lock(mutex_);
   if ((block->backed.load(std::memory_order_relaxed) & bit) != 0) return true;
+  if (region.frozen) return false;
   if (!TakeBacking(kGranuleBytes)) {
     block->dropped.fetch_or(bit, std::memory_order_relaxed);
     return false;
@@ -217,6 +235,14 @@ void Content::Unback(Region& region, Block* block, uint64_t chunk, uint32_t gran
 
 void Content::SetFill(Region& region, uint64_t chunk, Block* block, uint32_t pattern) {
   std::lock_guard lock(mutex_);
+  if (region.frozen) {
+    for (uint32_t i = 0; i < kGranulesPerChunk; ++i) {
+      const uint64_t granule = chunk + i * kGranuleBytes;
+      if ((block->backed.load(std::memory_order_relaxed) >> i & 1) != 0)
+        Paint(granule, Pointer(granule), pattern, kGranuleBytes);
+    }
+    return;
+  }
   Unback(region, block, chunk, ~0u);
   block->dropped.store(0, std::memory_order_relaxed);
   block->fill.store(pattern, std::memory_order_release);
@@ -225,6 +251,24 @@ void Content::SetFill(Region& region, uint64_t chunk, Block* block, uint32_t pat
 void Content::Forget(Region* region, uint64_t address, uint64_t bytes) {
   for (uint64_t at = address; at < address + bytes; at += kChunkBytes) {
     SetFill(*region, at, &region->blocks[(at - region->base) / kChunkBytes], 0);
+  }
+}
+
+void Content::Freeze(Region* region) {
+  for (uint64_t at = region->base; at < region->base + region->bytes; at += kGranuleBytes) {
+    Block* block = &region->blocks[(at - region->base) / kChunkBytes];
+    const uint32_t bit = 1u << ((at % kChunkBytes) / kGranuleBytes);
+    if ((block->dropped.load(std::memory_order_relaxed) & bit) == 0) Back(*region, block, at, true);
+  }
+  region->frozen = true;
+}
+
+void Content::FreezeBlocks(Block* blocks, uint64_t count) {
+  std::lock_guard lock(mutex_);
+  for (uint64_t i = 0; i < count; ++i) {
+    for (uint32_t bit = 1; bit != 0; bit <<= 1) {
+      (TakeBacking(kGranuleBytes) ? blocks[i].backed : blocks[i].dropped).fetch_or(bit, std::memory_order_relaxed);
+    }
   }
 }
 
@@ -301,7 +345,7 @@ bool Content::FillPiece(uint64_t address, const Piece& piece, uint32_t pattern) 
   if (piece.block->fill.load(std::memory_order_relaxed) == pattern) {
     const bool dropped = (piece.block->dropped.load(std::memory_order_relaxed) & piece.bit) != 0;
     if (!backed && !dropped) return true;
-    if (piece.whole) {
+    if (piece.whole && !piece.region->frozen) {
       std::lock_guard lock(mutex_);
       Unback(*piece.region, piece.block, address / kChunkBytes * kChunkBytes, piece.bit);
       piece.block->dropped.fetch_and(~piece.bit, std::memory_order_relaxed);

@@ -22,6 +22,8 @@
 
 namespace mete::emulator::cuda {
 
+class ShareFile;
+
 constexpr uint64_t kSlotBytes = 512;  // unit of sub-allocation in a chunk
 constexpr uint32_t kSlotsPerChunk = kChunkBytes / kSlotBytes;
 constexpr uint32_t kGranulesPerChunk = kChunkBytes / kGranuleBytes;
@@ -45,8 +47,14 @@ struct Region {
   std::unique_ptr<Slots> slots;
   Block* blocks = nullptr;  // one per chunk; null: plain host memory, always readable and writable
   std::unique_ptr<Block[]> own_blocks;
-  std::atomic<uint32_t> access{3};  // 0 none, 1 read, 3 read and write
-  bool shared = false;              // pages belong to a file that other mappings share
+  // Bits of devices, by ordinal. The memory of one device is for those that may reach it; memory of no device (-1) and
+  // mappings are for whom these bits name.
+  std::atomic<uint64_t> readers{~0ull}, writers{~0ull};
+  int device = -1;
+  const std::atomic<uint64_t>* granted = nullptr;  // devices that may reach it besides, as bits
+  bool shared = false;                             // pages belong to a file that other mappings share
+  std::shared_ptr<ShareFile> file;                 // where the content is, when other processes see it
+  bool frozen = false;  // shared with other processes: what is backed and what is dropped changes no more
 };
 
 struct ContentCounters {
@@ -65,11 +73,28 @@ class Content : public ptx::Memory {
   void AddHost(uint64_t address, uint64_t bytes);
   void RemoveHost(uint64_t address);
 
-  uint8_t* Translate(uint64_t address, size_t size, bool write) override;
+  uint8_t* Translate(uint64_t address, size_t size, bool write) override { return Translate({}, address, size, write); }
+
+  // Who asks: a device with the devices whose memory it may reach, as bits; by default the host, which may all.
+  struct Viewer {
+    uint64_t self = ~0ull, reach = ~0ull;
+  };
+  uint8_t* Translate(Viewer viewer, uint64_t address, size_t size, bool write);
 
   // Whether [address, address + bytes) is all inside allocations.
   bool Contains(uint64_t address, uint64_t bytes, bool write);
   bool IsDevice(uint64_t address) const { return Find(address) != nullptr; }
+  // The ordinal of the device whose memory it is; -1: none's.
+  int DeviceOf(uint64_t address) const {
+    const Region* region = Find(address);
+    return region == nullptr ? -1 : region->device;
+  }
+  // Lets the content of the region be where others see it: from here on all of it is in pages, or dropped for good.
+  // The caller then puts a file in the place of the pages.
+  void Freeze(Region* region);
+  // The same for blocks without content so far, that no region has yet.
+  void FreezeBlocks(Block* blocks, uint64_t count);
+  Region* RegionOf(uint64_t address) const { return Find(address); }
 
   // For ranges that Contains; false if not.
   bool Write(uint64_t address, const void* source, uint64_t bytes);
@@ -91,6 +116,7 @@ class Content : public ptx::Memory {
 
   Region* Find(uint64_t address) const;
   bool InBounds(const Region& region, uint64_t address, uint64_t size) const;
+  bool Allowed(const Region& region, Viewer viewer, bool write) const;
   bool HostContains(uint64_t address, uint64_t bytes);
   // Makes the pages of a granule real, painted with the block's pattern. False: no backing left, the granule is
   // dropped.
@@ -121,6 +147,19 @@ class Content : public ptx::Memory {
   std::shared_mutex host_mutex_;
   std::map<uint64_t, uint64_t> host_;  // address → bytes
   ContentCounters counters_;
+};
+
+// Device memory as the kernels of one device see it.
+class DeviceView : public ptx::Memory {
+ public:
+  DeviceView(Content* content, Content::Viewer viewer) : content_(content), viewer_(viewer) {}
+  uint8_t* Translate(uint64_t address, size_t size, bool write) override {
+    return content_->Translate(viewer_, address, size, write);
+  }
+
+ private:
+  Content* const content_;
+  const Content::Viewer viewer_;
 };
 
 }  // namespace mete::emulator::cuda

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "emulator/cuda/capture.h"
+#include "emulator/cuda/external.h"
+#include "emulator/cuda/graph_memory.h"
 #include "emulator/cuda/memory.h"
 #include "emulator/cuda/module.h"
 
@@ -39,6 +42,7 @@ Context::Context(Device* d, uint64_t engine_id)
       id(Driver::Get()->NextId()),
       heap(this, false),
       executor(this, &Driver::Get()->client()) {
+  reach.store(1ull << Driver::Get()->OrdinalOf(device));
   limits[CU_LIMIT_STACK_SIZE] = 1024;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
@@ -99,6 +103,7 @@ void DestroyContext(Context* context) {
   bool alive = true;
   if (!context->alive.compare_exchange_strong(alive, false)) return;
   Driver* driver = Driver::Get();
+  AbandonCaptures(context);
   context->executor.Cancel();
   MoveMappedMemory(context);                         // mappable memory outlives the context it was made under
   driver->client().DestroyContext(context->engine);  // ends every wait for its work
@@ -106,7 +111,10 @@ void DestroyContext(Context* context) {
   ReleaseOwned(context);
   DropPoolMemory(context);
   DropAllocations(context);
+  DropGraphCharges(context);
+  DropExternalCharges(context);
   context->heap.Clear(false);
+  ForgetPeer(context);
 }
 
 Context* CurrentOrNull() { return g_depth == 0 ? nullptr : g_stack[g_depth - 1]; }
@@ -127,6 +135,13 @@ CUresult Initialized(Driver** driver) {
   return *driver == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
+CUresult FindDevice(CUdevice dev, Device** device) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  *device = driver->DeviceAt(dev);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 CUresult CurrentEvenFailed(Context** context) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
@@ -139,6 +154,17 @@ CUresult CurrentEvenFailed(Context** context) {
 CUresult Current(Context** context) {
   if (CUresult error = CurrentEvenFailed(context)) return error;
   return (*context)->Error();
+}
+
+Context* ContextOn(Device* device, const Context* except) {
+  Context* current = CurrentOrNull();
+  if (current != nullptr && current != except && current->device == device && current->alive.load()) return current;
+  Driver* driver = Driver::Get();
+  std::lock_guard lock(driver->contexts_mutex);
+  for (Context* context : driver->contexts) {
+    if (context != except && context->device == device && context->alive.load()) return context;
+  }
+  return nullptr;
 }
 
 CUresult ResolveStream(Context* context, CUstream handle, Stream** stream) {

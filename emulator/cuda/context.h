@@ -24,6 +24,7 @@ struct Context : Handle {
   const uint64_t id;
   bool primary = false;
   uint32_t api_version = 3020;
+  std::atomic<int> attached{1};  // cuCtxAttach and cuCtxDetach
   std::atomic<uint32_t> flags{0};
   std::atomic<int> sticky{0};  // a CUresult that every later call returns
   std::atomic<bool> alive{true};
@@ -33,6 +34,9 @@ struct Context : Handle {
   std::unordered_set<Handle*> owned;  // modules, arrays: freed with the context
   Heap heap;
   Executor executor;
+  // Devices whose memory this context's kernels may use, as bits: its own, and peers whose access is enabled.
+  std::atomic<uint64_t> reach{0};
+  std::unordered_set<Context*> peers;  // guarded by mutex: contexts it may access
 
   CUresult Error() const { return static_cast<CUresult>(sticky.load(std::memory_order_acquire)); }
   // Records the first sticky error, tells the engine (xid 0: it knows already) and wakes whoever waits.
@@ -55,8 +59,16 @@ void ReplaceCurrent(Context* context);  // null pops
 CUresult Current(Context** context);
 // The same without the check for a sticky error.
 CUresult CurrentEvenFailed(Context** context);
+// The device of an ordinal, for calls that need no context.
+CUresult FindDevice(CUdevice dev, Device** device);
 // Only that cuInit was called.
 CUresult Initialized(Driver** driver);
+
+// Takes a context that ends out of what others may access (peer.cc).
+void ForgetPeer(Context* context);
+
+// A live context on the device to count memory under, `except` never: the current one if it is there.
+Context* ContextOn(Device* device, const Context* except);
 
 // What a stream argument means: null, 1 and 2 are default streams.
 CUresult ResolveStream(Context* context, CUstream handle, Stream** stream);

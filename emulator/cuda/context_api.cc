@@ -1,16 +1,10 @@
 // The context functions of the driver API: primary contexts, created ones, the stack, and their settings.
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
 
 namespace mete::emulator::cuda {
 namespace {
-
-CUresult Find(CUdevice dev, Device** device) {
-  Driver* driver = nullptr;
-  if (CUresult error = Initialized(&driver)) return error;
-  *device = driver->DeviceAt(dev);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
 
 CUresult FromArgument(CUcontext handle, Context** context) {
   Driver* driver = nullptr;
@@ -28,7 +22,7 @@ bool ValidFlags(unsigned int flags) {
 
 CUresult Create(CUcontext* out, unsigned int flags, CUdevice dev, uint32_t api_version) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   if (out == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Context* context = nullptr;
   if (CUresult error = CreateContext(device, flags, &context)) return error;
@@ -55,7 +49,7 @@ CUresult ReleasePrimary(Device* device, bool reset) {
 
 CUresult api::cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(device->mutex);
   if (device->primary == nullptr) {
@@ -71,19 +65,19 @@ CUresult api::cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
 
 CUresult api::cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   return ReleasePrimary(device, false);
 }
 
 CUresult api::cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   return ReleasePrimary(device, true);
 }
 
 CUresult api::cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(device->mutex);
   *flags = device->primary_flags;
@@ -93,7 +87,7 @@ CUresult api::cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int*
 
 CUresult api::cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   Device* device = nullptr;
-  if (CUresult error = Find(dev, &device)) return error;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(device->mutex);
   device->primary_flags = flags;
@@ -111,12 +105,14 @@ CUresult api::cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice de
 
 CUresult api::cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* parameters, int count, unsigned int flags,
                              CUdevice dev) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (count < 0 || (count != 0 && parameters == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;  // needs MPS
   return Create(context, flags, dev, 3030);
 }
 
 CUresult api::cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags, CUdevice dev) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (parameters != nullptr) {
     if (parameters->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     if (parameters->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -141,8 +137,19 @@ CUresult api::cuCtxAttach(CUcontext* out, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  context->attached.fetch_add(1);
   *out = ToHandle<CUcontext>(context);
   return CUDA_SUCCESS;
+}
+
+CUresult api::cuCtxDetach(CUcontext handle) {
+  Context* context = nullptr;
+  if (CUresult error = Current(&context)) return error;
+  auto* named = FromHandle<Context>(handle);
+  if (named == nullptr || named != context) return CUDA_ERROR_INVALID_CONTEXT;  // only the current one
+  if (context->attached.fetch_sub(1) > 1) return CUDA_SUCCESS;
+  context->attached.store(1);
+  return api::cuCtxDestroy_v2(handle);
 }
 
 CUresult api::cuCtxPushCurrent_v2(CUcontext handle) {
@@ -216,6 +223,7 @@ CUresult api::cuCtxGetId(CUcontext handle, unsigned long long* id) {
 CUresult api::cuCtxSynchronize() {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseWhileCapturing(context, nullptr)) return error;
   return context->executor.SynchronizeAll();
 }
 
@@ -223,6 +231,7 @@ CUresult api::cuCtxSynchronize_v2(CUcontext handle) {
   Context* context = nullptr;
   if (CUresult error = FromArgument(handle, &context)) return error;
   if (InHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  if (CUresult error = RefuseWhileCapturing(context, nullptr)) return error;
   return context->executor.SynchronizeAll();
 }
 
@@ -311,22 +320,6 @@ CUresult api::cuCtxGetExecAffinity(CUexecAffinityParam* parameter, CUexecAffinit
   if (CUresult error = Current(&context)) return error;
   if (parameter == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-}
-
-CUresult api::cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-  Context* context = nullptr;
-  if (CUresult error = Current(&context)) return error;
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  auto* other = FromHandle<Context>(peer);
-  if (other == nullptr || other == context) return CUDA_ERROR_INVALID_CONTEXT;
-  return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-}
-
-CUresult api::cuCtxDisablePeerAccess(CUcontext peer) {
-  Context* context = nullptr;
-  if (CUresult error = Current(&context)) return error;
-  if (FromHandle<Context>(peer) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 }  // namespace mete::emulator::cuda

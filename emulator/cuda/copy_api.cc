@@ -2,72 +2,150 @@
 #include "api.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/copy.h"
+#include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
 namespace {
 
-Transfer Line(uint64_t destination, uint64_t source, uint64_t bytes, unsigned must_be_device) {
-  Transfer t;
-  t.destination = destination;
-  t.source = source;
-  t.box.width = bytes;
-  t.must_be_device = must_be_device;
-  return t;
-}
-
 uint64_t Host(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-// Where a side of a 2D or 3D copy starts; false: not linear memory.
-bool Start(CUmemorytype type, uint64_t host, uint64_t device, uint64_t* start) {
-  if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return false;
-  *start = type == CU_MEMORYTYPE_HOST ? host : device;
-  return true;
-}
-
-// D: a descriptor of a 2D copy of any version.
+// A copy in two dimensions, of any version, as one in three.
 template <typename D>
 CUresult Copy2D(const D* d, CUstream stream, bool synchronous) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (d->srcMemoryType == CU_MEMORYTYPE_ARRAY || d->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return Unsupported("cuMemcpy2D");
-  Transfer t;
-  if (!Start(d->srcMemoryType, Host(d->srcHost), d->srcDevice, &t.source) ||
-      !Start(d->dstMemoryType, Host(d->dstHost), d->dstDevice, &t.destination)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  t.box = {d->WidthInBytes, d->Height, 1};
-  t.source_pitch = d->srcPitch != 0 ? d->srcPitch : d->WidthInBytes;
-  t.destination_pitch = d->dstPitch != 0 ? d->dstPitch : d->WidthInBytes;
-  if (t.source != 0) t.source += d->srcY * t.source_pitch + d->srcXInBytes;
-  if (t.destination != 0) t.destination += d->dstY * t.destination_pitch + d->dstXInBytes;
-  return RunTransfer(t, stream, synchronous);
+  CUDA_MEMCPY3D deep{};
+  deep.srcXInBytes = d->srcXInBytes;
+  deep.srcY = d->srcY;
+  deep.srcMemoryType = d->srcMemoryType;
+  deep.srcHost = d->srcHost;
+  deep.srcDevice = d->srcDevice;
+  deep.srcArray = d->srcArray;
+  deep.srcPitch = d->srcPitch;
+  deep.dstXInBytes = d->dstXInBytes;
+  deep.dstY = d->dstY;
+  deep.dstMemoryType = d->dstMemoryType;
+  deep.dstHost = d->dstHost;
+  deep.dstDevice = d->dstDevice;
+  deep.dstArray = d->dstArray;
+  deep.dstPitch = d->dstPitch;
+  deep.WidthInBytes = d->WidthInBytes;
+  deep.Height = d->Height;
+  deep.Depth = 1;
+  return RunCopy(deep, stream, synchronous);
 }
 
 template <typename D>
 CUresult Copy3D(const D* d, CUstream stream, bool synchronous) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (d->srcMemoryType == CU_MEMORYTYPE_ARRAY || d->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return Unsupported("cuMemcpy3D");
-  if (d->srcLOD != 0 || d->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  Transfer t;
-  if (!Start(d->srcMemoryType, Host(d->srcHost), d->srcDevice, &t.source) ||
-      !Start(d->dstMemoryType, Host(d->dstHost), d->dstDevice, &t.destination)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  t.box = {d->WidthInBytes, d->Height, d->Depth};
-  t.source_pitch = d->srcPitch != 0 ? d->srcPitch : d->WidthInBytes;
-  t.destination_pitch = d->dstPitch != 0 ? d->dstPitch : d->WidthInBytes;
-  t.source_slice = t.source_pitch * (d->srcHeight != 0 ? d->srcHeight : d->Height);
-  t.destination_slice = t.destination_pitch * (d->dstHeight != 0 ? d->dstHeight : d->Height);
-  if (t.source != 0) t.source += d->srcZ * t.source_slice + d->srcY * t.source_pitch + d->srcXInBytes;
-  if (t.destination != 0)
-    t.destination += d->dstZ * t.destination_slice + d->dstY * t.destination_pitch + d->dstXInBytes;
-  return RunTransfer(t, stream, synchronous);
+  CUDA_MEMCPY3D deep{};
+  deep.srcXInBytes = d->srcXInBytes;
+  deep.srcY = d->srcY;
+  deep.srcZ = d->srcZ;
+  deep.srcLOD = d->srcLOD;
+  deep.srcMemoryType = d->srcMemoryType;
+  deep.srcHost = d->srcHost;
+  deep.srcDevice = d->srcDevice;
+  deep.srcArray = d->srcArray;
+  deep.srcPitch = d->srcPitch;
+  deep.srcHeight = d->srcHeight;
+  deep.dstXInBytes = d->dstXInBytes;
+  deep.dstY = d->dstY;
+  deep.dstZ = d->dstZ;
+  deep.dstLOD = d->dstLOD;
+  deep.dstMemoryType = d->dstMemoryType;
+  deep.dstHost = d->dstHost;
+  deep.dstDevice = d->dstDevice;
+  deep.dstArray = d->dstArray;
+  deep.dstPitch = d->dstPitch;
+  deep.dstHeight = d->dstHeight;
+  deep.WidthInBytes = d->WidthInBytes;
+  deep.Height = d->Height;
+  deep.Depth = d->Depth;
+  return RunCopy(deep, stream, synchronous);
 }
 
-uint32_t Repeat(unsigned char value) { return value * 0x01010101u; }
-uint32_t Repeat(unsigned short value) { return value * 0x00010001u; }
-uint32_t Repeat(unsigned int value) { return value; }
+CUresult CheckPeers(CUcontext first, CUcontext second) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  for (CUcontext handle : {first, second}) {
+    auto* context = FromHandle<Context>(handle);
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->alive.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return CUDA_SUCCESS;
+}
+
+// A side that says nothing of its context means the current one, as other copies do.
+CUresult CopyPeer3D(const CUDA_MEMCPY3D_PEER* d, CUstream stream, bool synchronous) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUcontext current = ToHandle<CUcontext>(CurrentOrNull());
+  if (CUresult error = CheckPeers(d->srcContext != nullptr ? d->srcContext : current,
+                                  d->dstContext != nullptr ? d->dstContext : current))
+    return error;
+  return Copy3D(d, stream, synchronous);
+}
+
+// To or from a one-dimensional array; the other side is linear memory or another array.
+struct ArrayPlace {
+  CUarray array = nullptr;
+  uint64_t offset = 0;
+};
+
+CUresult OneDimensional(const ArrayPlace& place, size_t bytes) {
+  Context* context = nullptr;
+  if (CUresult error = Current(&context)) return error;
+  auto* array = FromHandle<Array>(place.array);
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUDA_ARRAY3D_DESCRIPTOR& d = array->descriptor;
+  const uint64_t row = d.Width * array->element;
+  return d.Height != 0 || d.Depth != 0 || place.offset > row || bytes > row - place.offset ? CUDA_ERROR_INVALID_VALUE
+                                                                                           : CUDA_SUCCESS;
+}
+
+CUresult ToArray(ArrayPlace to, CUmemorytype type, uint64_t from, size_t bytes, CUstream stream, bool synchronous) {
+  if (CUresult error = OneDimensional(to, bytes)) return error;
+  CUDA_MEMCPY3D d{};
+  d.srcMemoryType = type;
+  d.srcHost = reinterpret_cast<const void*>(from);
+  d.srcDevice = from;
+  d.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  d.dstArray = to.array;
+  d.dstXInBytes = to.offset;
+  d.WidthInBytes = bytes;
+  d.Height = d.Depth = 1;
+  return RunCopy(d, stream, synchronous);
+}
+
+CUresult FromArray(CUmemorytype type, uint64_t to, ArrayPlace from, size_t bytes, CUstream stream, bool synchronous) {
+  if (CUresult error = OneDimensional(from, bytes)) return error;
+  CUDA_MEMCPY3D d{};
+  d.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  d.srcArray = from.array;
+  d.srcXInBytes = from.offset;
+  d.dstMemoryType = type;
+  d.dstHost = reinterpret_cast<void*>(to);
+  d.dstDevice = to;
+  d.WidthInBytes = bytes;
+  d.Height = d.Depth = 1;
+  return RunCopy(d, stream, synchronous);
+}
+
+CUresult BetweenArrays(ArrayPlace to, ArrayPlace from, size_t bytes) {
+  if (CUresult error = OneDimensional(to, bytes)) return error;
+  if (CUresult error = OneDimensional(from, bytes)) return error;
+  CUDA_MEMCPY3D d{};
+  d.srcMemoryType = d.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  d.srcArray = from.array;
+  d.srcXInBytes = from.offset;
+  d.dstArray = to.array;
+  d.dstXInBytes = to.offset;
+  d.WidthInBytes = bytes;
+  d.Height = d.Depth = 1;
+  return RunCopy(d, nullptr, false);
+}
 
 }  // namespace
 
@@ -129,17 +207,19 @@ CUresult api::cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUst
 
 CUresult api::cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                            size_t bytes) {
-  if (FromHandle<Context>(to_context) == nullptr || FromHandle<Context>(from_context) == nullptr)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (CUresult error = CheckPeers(to_context, from_context)) return error;
   return RunTransfer(Line(to, from, bytes, Transfer::kDestination | Transfer::kSource), nullptr, true);
 }
 
 CUresult api::cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                                 size_t bytes, CUstream stream) {
-  if (FromHandle<Context>(to_context) == nullptr || FromHandle<Context>(from_context) == nullptr)
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (CUresult error = CheckPeers(to_context, from_context)) return error;
   return RunTransfer(Line(to, from, bytes, Transfer::kDestination | Transfer::kSource), stream, false);
 }
+
+CUresult api::cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* d) { return CopyPeer3D(d, nullptr, true); }
+
+CUresult api::cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* d, CUstream stream) { return CopyPeer3D(d, stream, false); }
 
 CUresult api::cuMemcpy2D_v2(const CUDA_MEMCPY2D* d) { return Copy2D(d, nullptr, true); }
 
@@ -161,82 +241,62 @@ CUresult api::cuMemcpy3D(const CUDA_MEMCPY3D_v1* d) { return Copy3D(d, nullptr, 
 
 CUresult api::cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1* d, CUstream stream) { return Copy3D(d, stream, false); }
 
-CUresult api::cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return RunFill(to, Repeat(value), 1, 0, count, 1, nullptr);
+CUresult api::cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t bytes) {
+  return BetweenArrays({to, to_offset}, {from, from_offset}, bytes);
 }
 
-CUresult api::cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height) {
-  return RunFill(to, Repeat(value), 1, pitch, width, height, nullptr);
+CUresult api::cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+  return FromArray(CU_MEMORYTYPE_DEVICE, to, {from, offset}, bytes, nullptr, false);
 }
 
-CUresult api::cuMemsetD8(CUdeviceptr_v1 to, unsigned char value, unsigned int count) {
-  return RunFill(to, Repeat(value), 1, 0, count, 1, nullptr);
+CUresult api::cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+  return ToArray({to, offset}, CU_MEMORYTYPE_DEVICE, from, bytes, nullptr, false);
 }
 
-CUresult api::cuMemsetD2D8(CUdeviceptr_v1 to, unsigned int pitch, unsigned char value, unsigned int width,
-                           unsigned int height) {
-  return RunFill(to, Repeat(value), 1, pitch, width, height, nullptr);
+CUresult api::cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t bytes) {
+  return FromArray(CU_MEMORYTYPE_HOST, Host(to), {from, offset}, bytes, nullptr, true);
 }
 
-CUresult api::cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return RunFill(to, Repeat(value), 1, 0, count, 1, stream);
+CUresult api::cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t bytes) {
+  return ToArray({to, offset}, CU_MEMORYTYPE_HOST, Host(from), bytes, nullptr, true);
 }
 
-CUresult api::cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height,
+CUresult api::cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t bytes, CUstream stream) {
+  return FromArray(CU_MEMORYTYPE_HOST, Host(to), {from, offset}, bytes, stream, false);
+}
+
+CUresult api::cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t bytes, CUstream stream) {
+  return ToArray({to, offset}, CU_MEMORYTYPE_HOST, Host(from), bytes, stream, false);
+}
+
+CUresult api::cuMemcpyAtoA(CUarray to, unsigned int to_offset, CUarray from, unsigned int from_offset,
+                           unsigned int bytes) {
+  return BetweenArrays({to, to_offset}, {from, from_offset}, bytes);
+}
+
+CUresult api::cuMemcpyAtoD(CUdeviceptr_v1 to, CUarray from, unsigned int offset, unsigned int bytes) {
+  return FromArray(CU_MEMORYTYPE_DEVICE, to, {from, offset}, bytes, nullptr, false);
+}
+
+CUresult api::cuMemcpyDtoA(CUarray to, unsigned int offset, CUdeviceptr_v1 from, unsigned int bytes) {
+  return ToArray({to, offset}, CU_MEMORYTYPE_DEVICE, from, bytes, nullptr, false);
+}
+
+CUresult api::cuMemcpyAtoH(void* to, CUarray from, unsigned int offset, unsigned int bytes) {
+  return FromArray(CU_MEMORYTYPE_HOST, Host(to), {from, offset}, bytes, nullptr, true);
+}
+
+CUresult api::cuMemcpyHtoA(CUarray to, unsigned int offset, const void* from, unsigned int bytes) {
+  return ToArray({to, offset}, CU_MEMORYTYPE_HOST, Host(from), bytes, nullptr, true);
+}
+
+CUresult api::cuMemcpyAtoHAsync(void* to, CUarray from, unsigned int offset, unsigned int bytes, CUstream stream) {
+  return FromArray(CU_MEMORYTYPE_HOST, Host(to), {from, offset}, bytes, stream, false);
+}
+
+CUresult api::cuMemcpyHtoAAsync(CUarray to, unsigned int offset, const void* from, unsigned int bytes,
                                 CUstream stream) {
-  return RunFill(to, Repeat(value), 1, pitch, width, height, stream);
-}
-
-CUresult api::cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return RunFill(to, Repeat(value), 2, 0, count, 1, nullptr);
-}
-
-CUresult api::cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height) {
-  return RunFill(to, Repeat(value), 2, pitch, width, height, nullptr);
-}
-
-CUresult api::cuMemsetD16(CUdeviceptr_v1 to, unsigned short value, unsigned int count) {
-  return RunFill(to, Repeat(value), 2, 0, count, 1, nullptr);
-}
-
-CUresult api::cuMemsetD2D16(CUdeviceptr_v1 to, unsigned int pitch, unsigned short value, unsigned int width,
-                            unsigned int height) {
-  return RunFill(to, Repeat(value), 2, pitch, width, height, nullptr);
-}
-
-CUresult api::cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return RunFill(to, Repeat(value), 2, 0, count, 1, stream);
-}
-
-CUresult api::cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height,
-                                 CUstream stream) {
-  return RunFill(to, Repeat(value), 2, pitch, width, height, stream);
-}
-
-CUresult api::cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count) {
-  return RunFill(to, Repeat(value), 4, 0, count, 1, nullptr);
-}
-
-CUresult api::cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height) {
-  return RunFill(to, Repeat(value), 4, pitch, width, height, nullptr);
-}
-
-CUresult api::cuMemsetD32(CUdeviceptr_v1 to, unsigned int value, unsigned int count) {
-  return RunFill(to, Repeat(value), 4, 0, count, 1, nullptr);
-}
-
-CUresult api::cuMemsetD2D32(CUdeviceptr_v1 to, unsigned int pitch, unsigned int value, unsigned int width,
-                            unsigned int height) {
-  return RunFill(to, Repeat(value), 4, pitch, width, height, nullptr);
-}
-
-CUresult api::cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream) {
-  return RunFill(to, Repeat(value), 4, 0, count, 1, stream);
-}
-
-CUresult api::cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned int value, size_t width, size_t height,
-                                 CUstream stream) {
-  return RunFill(to, Repeat(value), 4, pitch, width, height, stream);
+  return ToArray({to, offset}, CU_MEMORYTYPE_HOST, Host(from), bytes, stream, false);
 }
 
 }  // namespace mete::emulator::cuda

@@ -64,6 +64,20 @@ TEST_F(DeviceTest, SaysWhatTheBoardIs) {
   EXPECT_EQ(::cuInit(1), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(DeviceTest, EveryDocumentedAttributeIsAnswered) {
+  int value = 0;
+  for (int attribute = 1; attribute < CU_DEVICE_ATTRIBUTE_MAX; ++attribute) {
+    EXPECT_EQ(::cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), 0), CUDA_SUCCESS) << attribute;
+  }
+  EXPECT_EQ(::cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH, 0), CUDA_SUCCESS);
+  EXPECT_EQ(value, 2097120);
+  EXPECT_EQ(::cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(::cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0), CUDA_SUCCESS);
+  EXPECT_EQ(value, 0);
+}
+
 TEST_F(DeviceTest, PrimaryContextIsCounted) {
   CUcontext first = nullptr, second = nullptr;
   unsigned flags = 9;
@@ -85,6 +99,18 @@ TEST_F(DeviceTest, PrimaryContextIsCounted) {
   CUdeviceptr p = 0;
   EXPECT_EQ(::cuMemAlloc_v2(&p, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_EQ(::cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
+}
+
+// The list of handles grows far beyond its first size; what was never a handle and what is none any more is not one.
+TEST(Handles, AreLookedUpBeforeTheyAreRead) {
+  std::vector<uint64_t> words(20000);
+  for (uint64_t& word : words) ListHandle(&word);
+  for (uint64_t& word : words) ASSERT_TRUE(IsListedHandle(&word));
+  for (size_t i = 0; i < words.size(); i += 2) UnlistHandle(&words[i]);
+  for (size_t i = 0; i < words.size(); ++i) ASSERT_EQ(IsListedHandle(&words[i]), i % 2 == 1);
+  for (size_t i = 1; i < words.size(); i += 2) UnlistHandle(&words[i]);
+  for (uintptr_t address : {uintptr_t{0}, uintptr_t{1}, uintptr_t{8}, uintptr_t{0xdead0000beef0}})
+    EXPECT_FALSE(IsListedHandle(reinterpret_cast<void*>(address)));
 }
 
 TEST_F(DeviceTest, ContextStack) {

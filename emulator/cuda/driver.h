@@ -86,6 +86,9 @@ std::vector<uint32_t> VisibleDevices(const std::vector<GpuInfo>& gpus, const cha
 
 CUresult FromResult(Result result);
 
+// Whether the one GPU can use the other's memory directly (peer.cc).
+bool CanReach(const Device& device, const Device& other);
+
 }  // namespace mete::emulator::cuda
 
 #endif  // METE_EMULATOR_CUDA_DRIVER_H_

@@ -1,20 +1,16 @@
 // The event functions of the driver API. Times are engine times, so that a late wake-up of this process does not show.
+#include <thread>
 #include <vector>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/event.h"
 #include "emulator/cuda/memory.h"
+#include "emulator/cuda/operation.h"
 
 namespace mete::emulator::cuda {
 namespace {
-
-// Destroyed events are used again: a program may make millions.
-std::mutex g_spare_mutex;
-std::vector<Event*>& Spare() {
-  static auto* spare = new std::vector<Event*>;
-  return *spare;
-}
 
 CUresult Find(CUevent handle, Event** event) {
   Driver* driver = nullptr;
@@ -26,6 +22,13 @@ CUresult Find(CUevent handle, Event** event) {
   return CUDA_SUCCESS;
 }
 
+// What was recorded in a capture never happens, so nobody can ask whether it has.
+CUresult FindUncaptured(CUevent handle, Event** event) {
+  if (CUresult error = Find(handle, event)) return error;
+  std::lock_guard lock((*event)->mutex);
+  return (*event)->captured != nullptr ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+}
+
 uint64_t TimeOf(Instant& instant) {
   uint64_t time = instant.time_ns.load();
   if (time == 0) {
@@ -35,45 +38,77 @@ uint64_t TimeOf(Instant& instant) {
   return time;
 }
 
-CUresult Record(CUevent handle, CUstream stream_handle) {
+CUresult Record(CUevent handle, CUstream stream_handle, bool external) {
   Event* event = nullptr;
   if (CUresult error = Find(handle, &event)) return error;
   Stream* stream = nullptr;
   if (CUresult error = event->context->Error()) return error;
   if (CUresult error = ResolveStream(event->context, stream_handle, &stream)) return error;
-  auto instant = std::make_shared<Instant>();
-  instant->context = event->context;
-  Item item;
-  item.light = true;
-  item.records = instant;
-  {
-    std::lock_guard lock(event->mutex);
-    event->latest = instant;
-  }
-  return event->context->executor.Enqueue(stream, std::move(item));
+  return RecordEvent(event, stream, external);
 }
 
 }  // namespace
+
+Event* NewEvent(Context* context, unsigned int flags) {
+  Event* event = Shells<Event>::Get().Take();
+  event->context = context;
+  event->flags = flags;
+  event->kind.store(HandleKind::kEvent, std::memory_order_release);
+  return event;
+}
+
+std::function<bool()> ReachedElsewhere(Event* event) {
+  const uint64_t number = event->shared->description().recorded.load(std::memory_order_acquire);
+  return [file = event->shared, number, opened = event->opened, maker = event->maker] {
+    return file->description().reached.load(std::memory_order_acquire) >= number || (opened && !IsAlive(maker));
+  };
+}
+
+CUresult RecordEvent(Event* event, Stream* stream, bool external) {
+  bool handled = false;
+  const CUresult error = CaptureRecord(event, stream, external, &handled);
+  if (error != CUDA_SUCCESS || handled) return error;
+  Item item = MakeItem(stream->context, RecordOperation{event});
+  if (event->shared != nullptr) {
+    const uint64_t number = event->shared->description().recorded.fetch_add(1) + 1;
+    item.host_even_on_error = true;  // whoever waits must not wait for ever
+    item.host = [file = event->shared, number](CUresult) {
+      std::atomic<uint64_t>& reached = file->description().reached;
+      uint64_t before = reached.load();
+      while (before < number && !reached.compare_exchange_weak(before, number)) {
+      }
+    };
+  }
+  return stream->context->executor.Enqueue(stream, std::move(item));
+}
+
+CUresult WaitForEvent(Event* event, Stream* stream, bool external) {
+  bool handled = false;
+  const CUresult error = CaptureWait(event, stream, external, &handled);
+  if (error != CUDA_SUCCESS || handled) return error;
+  Item item;
+  if (event->shared != nullptr) {
+    item.light = true;
+    item.due = ReachedElsewhere(event);
+  } else {
+    item = MakeItem(stream->context, WaitOperation{event});
+    if (item.after.empty()) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+  }
+  return stream->context->executor.Enqueue(stream, std::move(item));
+}
 
 CUresult api::cuEventCreate(CUevent* out, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
   if (out == nullptr || flags > 7) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<ShareFile> shared;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if ((flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+    shared = ShareFile::Make(ShareKind::kEvent, 0, context->device);
+    if (shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Event* event = nullptr;
-  {
-    std::lock_guard lock(g_spare_mutex);
-    if (!Spare().empty()) {
-      event = Spare().back();
-      Spare().pop_back();
-    }
-  }
-  if (event == nullptr) event = new Event;
-  event->context = context;
-  event->flags = flags;
-  event->kind.store(HandleKind::kEvent, std::memory_order_release);
+  Event* event = NewEvent(context, flags);
+  event->shared = std::move(shared);
   *out = ToHandle<CUevent>(event);
   return CUDA_SUCCESS;
 }
@@ -83,26 +118,29 @@ CUresult api::cuEventDestroy_v2(CUevent handle) {
   if (CUresult error = Initialized(&driver)) return error;
   auto* event = FromHandle<Event>(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  event->kind.store(HandleKind::kDead, std::memory_order_release);
   {
     std::lock_guard lock(event->mutex);
     event->latest = nullptr;
+    event->captured = nullptr;
+    event->shared = nullptr;
+    event->opened = false;
   }
-  std::lock_guard lock(g_spare_mutex);
-  Spare().push_back(event);
+  Shells<Event>::Get().Give(event);
   return CUDA_SUCCESS;
 }
 
-CUresult api::cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream); }
+CUresult api::cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream, false); }
 
 CUresult api::cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
-  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;  // only while capturing
-  return flags != CU_EVENT_RECORD_DEFAULT ? CUDA_ERROR_INVALID_VALUE : Record(event, stream);
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (flags != CU_EVENT_RECORD_DEFAULT && flags != CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return Record(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
 }
 
 CUresult api::cuEventQuery(CUevent handle) {
   Event* event = nullptr;
-  if (CUresult error = Find(handle, &event)) return error;
+  if (CUresult error = FindUncaptured(handle, &event)) return error;
+  if (event->shared != nullptr) return ReachedElsewhere(event)() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   const std::shared_ptr<Instant> instant = event->Latest();
   if (instant == nullptr) return CUDA_SUCCESS;
   const bool reached = event->context->executor.Reached(*instant);
@@ -119,7 +157,14 @@ CUresult api::cuEventQuery(CUevent handle) {
 
 CUresult api::cuEventSynchronize(CUevent handle) {
   Event* event = nullptr;
-  if (CUresult error = Find(handle, &event)) return error;
+  if (CUresult error = FindUncaptured(handle, &event)) return error;
+  if (event->shared != nullptr) {
+    for (const auto reached = ReachedElsewhere(event); !reached();) {
+      if (CUresult error = event->context->Error()) return error;
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return CUDA_SUCCESS;
+  }
   const std::shared_ptr<Instant> instant = event->Latest();
   if (instant == nullptr) return CUDA_SUCCESS;
   if (CUresult error = event->context->executor.WaitFor(instant)) return error;
@@ -130,8 +175,8 @@ CUresult api::cuEventSynchronize(CUevent handle) {
 
 CUresult api::cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event *start = nullptr, *end = nullptr;
-  if (CUresult error = Find(start_handle, &start)) return error;
-  if (CUresult error = Find(end_handle, &end)) return error;
+  if (CUresult error = FindUncaptured(start_handle, &start)) return error;
+  if (CUresult error = FindUncaptured(end_handle, &end)) return error;
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<Instant> from = start->Latest(), to = end->Latest();

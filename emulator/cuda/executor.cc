@@ -22,17 +22,6 @@ std::atomic<uint64_t> g_threads{0};
 thread_local uint64_t g_thread_number = 0;
 thread_local bool g_in_host_function = false;
 
-// Starts a thread that takes no signal meant for the program.
-template <typename Body>
-std::thread StartQuietly(Body body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread thread(body);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 // The interpreter polls a volatile flag that says only "stop soon"; nothing is ordered by it.
 __attribute__((no_sanitize("thread"), noinline)) void Set(volatile bool* flag) { *flag = true; }
 
@@ -55,6 +44,21 @@ void Publish(Instant* instant, uint32_t state) {
 }  // namespace
 
 bool InHostFunction() { return g_in_host_function; }
+
+void RunHostFunction(const std::function<void()>& function) {
+  g_in_host_function = true;
+  function();
+  g_in_host_function = false;
+}
+
+std::thread StartQuietly(std::function<void()> body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread thread(std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
 
 Result Executor::OpenStream(uint32_t flags, int priority, bool legacy, Stream** out) {
   std::unique_lock lock(mutex_);
@@ -83,6 +87,7 @@ Result Executor::OpenStream(uint32_t flags, int priority, bool legacy, Stream** 
   stream->id = Driver::Get()->NextId();
   stream->open = true;
   stream->legacy_seen = 0;
+  stream->attributes.clear();
   if (legacy) legacy_ = stream;
   streams_.push_back(stream);
   stream->kind.store(HandleKind::kStream, std::memory_order_release);
@@ -144,7 +149,7 @@ bool Executor::Ready(const Stream& stream) const {
     // An instant of another context is waited for by the worker itself.
     if (instant->context == context_ && instant->posted.load(std::memory_order_acquire) == 0) return false;
   }
-  return true;
+  return !item.due || item.due();
 }
 
 CUresult Executor::Enqueue(Stream* stream, Item item) {
@@ -292,15 +297,20 @@ void Executor::Worker() {
   std::unique_lock lock(mutex_);
   while (true) {
     Stream* next = nullptr;
-    bool left = false;
+    bool left = false, polling = false;
     for (Stream* stream : streams_) {
       left |= stream->busy || !stream->items.empty();
+      polling |= !stream->busy && !stream->items.empty() && stream->items.front().due != nullptr;
       if (Ready(*stream) && (next == nullptr || stream->items.front().ticket < next->items.front().ticket))
         next = stream;
     }
     if (next == nullptr) {
       if (stop_ && !left) return;
-      work_.wait(lock);
+      if (polling) {
+        work_.wait_for(lock, kPollInterval);
+      } else {
+        work_.wait(lock);
+      }
       continue;
     }
     Item item = std::move(next->items.front());
@@ -346,9 +356,7 @@ void Executor::HostWorker() {
     if (status == CUDA_SUCCESS && stop_) status = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     lock.unlock();
     if (status == CUDA_SUCCESS || call.even_on_error) {
-      g_in_host_function = true;
-      call.function(status);
-      g_in_host_function = false;
+      RunHostFunction([&] { call.function(status); });
     }
     call.function = nullptr;
     lock.lock();

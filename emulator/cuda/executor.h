@@ -13,6 +13,7 @@
 #define METE_EMULATOR_CUDA_EXECUTOR_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -28,7 +29,9 @@
 
 namespace mete::emulator::cuda {
 
+struct Capture;
 struct Context;
+struct GraphNode;
 struct Stream;
 
 // One recording of an event, or any instant in a stream that others wait for.
@@ -47,7 +50,10 @@ struct Item {
   std::shared_ptr<Instant> records;                  // posts a marker and publishes it
   std::vector<std::shared_ptr<Instant>> after;       // waits for these
   std::vector<std::pair<Stream*, uint64_t>> behind;  // waits for these streams' items up to that number
-  std::function<void(CUresult status)> host;         // a host function
+  // Waits until this says so: something outside the streams, a word of memory or another process. Asked again and again
+  // with the executor locked, so it is quick and takes no lock of a call.
+  std::function<bool()> due;
+  std::function<void(CUresult status)> host;  // a host function
   bool host_even_on_error = false;
   uint64_t ticket = 0;
 };
@@ -70,6 +76,12 @@ struct Stream : Handle {
   uint64_t legacy_seen = 0;                    // items of the legacy stream this one already waits for
   std::unordered_map<Stream*, uint64_t> seen;  // the legacy stream's own: items of others it already waits for
   std::deque<Item> items;
+  // Guarded by the mutex of graphs (graph.h); the flag may be read without it.
+  std::atomic<bool> capturing{false};
+  std::shared_ptr<Capture> capture;
+  std::vector<GraphNode*> capture_tail;  // what the next captured operation depends on
+  std::unordered_map<int, CUlaunchAttributeValue> attributes;
+  std::vector<CUgraphNode> capture_view;  // the same, as it was last told to the program
 };
 
 class Executor {
@@ -137,8 +149,16 @@ class Executor {
   std::deque<HostCall> host_calls_;
 };
 
+// How often something is looked at that no stream of ours will tell of.
+constexpr std::chrono::microseconds kPollInterval{200};
+
 // True on a thread that is inside a program's host function, where calls into the driver are not permitted.
 bool InHostFunction();
+// Calls one on this thread.
+void RunHostFunction(const std::function<void()>& function);
+
+// A thread that takes no signal meant for the program.
+std::thread StartQuietly(std::function<void()> body);
 
 }  // namespace mete::emulator::cuda
 

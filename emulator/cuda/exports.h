@@ -32,6 +32,12 @@ struct ErrorText {
 extern const ErrorText kErrors[];  // sorted by value
 extern const int kErrorCount;
 
+struct ConstantAttribute {
+  int attribute, value;
+};
+extern const ConstantAttribute kConstantAttributes[];  // sorted by attribute; not those that the board decides
+extern const int kConstantAttributeCount;
+
 // The answer of every function that is not implemented: 801, counted at the node.
 CUresult Unsupported(const char* symbol);
 

@@ -109,11 +109,15 @@ CUresult api::cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribu
   return CUDA_SUCCESS;
 }
 
-CUresult api::cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
+CUresult api::cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice dev) {
+  Device* device = nullptr;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   return api::cuFuncGetAttribute(value, attribute, reinterpret_cast<CUfunction>(kernel));
 }
 
-CUresult api::cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice) {
+CUresult api::cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice dev) {
+  Device* device = nullptr;
+  if (CUresult error = FindDevice(dev, &device)) return error;
   return api::cuFuncSetAttribute(reinterpret_cast<CUfunction>(kernel), attribute, value);
 }
 
@@ -150,6 +154,28 @@ CUresult api::cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
   Function* function = nullptr;
   if (CUresult error = Find(handle, &function)) return error;
   return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult api::cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
+  Function* function = nullptr;
+  if (CUresult error = Find(handle, &function)) return error;
+  return config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult api::cuParamSetTexRef(CUfunction handle, int unit, CUtexref) {
+  Function* function = nullptr;
+  if (CUresult error = Find(handle, &function)) return error;
+  return unit == -1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;  // CU_PARAM_TR_DEFAULT is the only one documented
+}
+
+CUresult api::cuProfilerStart() {
+  Context* context = nullptr;
+  return CurrentEvenFailed(&context);
+}
+
+CUresult api::cuProfilerStop() {
+  Context* context = nullptr;
+  return CurrentEvenFailed(&context);
 }
 
 CUresult api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction handle, int threads,

@@ -26,6 +26,8 @@ CUresult Heap::NewRegion(uint64_t bytes, bool low, std::unique_ptr<Region>* out)
   auto region = std::make_unique<Region>();
   region->base = base;
   region->bytes = bytes;
+  region->device = driver->OrdinalOf(context_->device);
+  region->granted = granted_;
   region->own_blocks = std::make_unique<Block[]>(bytes / kChunkBytes);
   region->blocks = region->own_blocks.get();
   if (const uint32_t found = driver->client().FoundWord(context_->device->gpu)) {
@@ -127,7 +129,7 @@ uint64_t Heap::Free(uint64_t address) {
     const uint64_t bytes = region->end.load(std::memory_order_relaxed) - region->base;
     large_.erase(it);
     Used(-static_cast<int64_t>(bytes));
-    if (keep_) {
+    if (keep_ && region->file == nullptr) {
       region->end.store(region->base, std::memory_order_relaxed);  // an access to it is illegal now
       cached_.emplace(region->bytes, std::move(region));
     } else {
@@ -161,7 +163,7 @@ uint64_t Heap::Free(uint64_t address) {
   }
   chunk.free[begin] = count;
   Used(-static_cast<int64_t>(bytes));
-  if (chunk.free_slots == kSlotsPerChunk && !keep_) {
+  if (chunk.free_slots == kSlotsPerChunk && (!keep_ || chunk.region->file != nullptr)) {
     std::unique_ptr<Region> region = std::move(chunk.region);
     chunks_.erase(it);
     DropRegion(std::move(region), true);

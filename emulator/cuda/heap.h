@@ -38,6 +38,8 @@ class Heap {
   void ResetReservedHigh() { reserved_high_.store(reserved()); }
   void ResetUsedHigh() { used_high_.store(used()); }
   void SetLimit(uint64_t bytes) { limit_ = bytes; }
+  // Devices that may use the memory besides its own, as bits; must outlive the heap.
+  void SetGranted(const std::atomic<uint64_t>* devices) { granted_ = devices; }
 
  private:
   struct Chunk {  // sub-allocated
@@ -56,6 +58,7 @@ class Heap {
   Context* const context_;
   const bool keep_;
   uint64_t limit_ = 0;  // 0: none
+  const std::atomic<uint64_t>* granted_ = nullptr;
   std::mutex mutex_;
   std::map<uint64_t, Chunk> chunks_;                         // by base
   std::map<uint64_t, std::unique_ptr<Region>> large_;        // by base

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/memory.h"
 
@@ -14,6 +15,7 @@ constexpr unsigned int kHostFlags = 1 | 2 | 4;  // portable, device map, write c
 CUresult AllocateHost(void** out, uint64_t bytes, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseUnsafe()) return error;
   if (out == nullptr || bytes == 0 || (flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > 1ull << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   // Not MAP_NORESERVE: the host must have it, or say so now.
@@ -56,8 +58,8 @@ CUresult api::cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
   if (p == nullptr || bytes == 0 || (flags & ~15u) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & 12u) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // I/O memory, read-only: attributes say so
   const auto address = reinterpret_cast<uint64_t>(p);
-  auto first = Allocations::Get().Find(address), last = Allocations::Get().Find(address + bytes - 1);
-  if (first || last) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (bytes > (1ull << 47) || address > (1ull << 47) - bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (Allocations::Get().Touches(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   Allocation allocation;
   allocation.kind = AllocationKind::kRegistered;
   allocation.address = address;
@@ -91,6 +93,14 @@ CUresult api::cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned i
     return CUDA_ERROR_INVALID_VALUE;
   }
   *out = reinterpret_cast<uint64_t>(p);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemHostGetDevicePointer(CUdeviceptr_v1* out, void* p, unsigned int flags) {
+  CUdeviceptr wide = 0;
+  if (CUresult error = api::cuMemHostGetDevicePointer_v2(out == nullptr ? nullptr : &wide, p, flags)) return error;
+  if (wide >> 32 != 0) return CUDA_ERROR_INVALID_VALUE;  // not an address that 32 bits hold
+  *out = static_cast<CUdeviceptr_v1>(wide);
   return CUDA_SUCCESS;
 }
 

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/module.h"
+#include "emulator/cuda/operation.h"
 #include "emulator/engine/launch_label.h"
 
 namespace mete::emulator::cuda {
@@ -53,8 +55,10 @@ bool Interpret(Function* function, const std::shared_ptr<ptx::Module>& code, con
   launch.clock_hz = context->device->info.clock_khz * 1e3;
   launch.start_ns = driver->client().EngineTime(context->device->gpu);
   launch.sm_count = context->device->info.sm_count;
+  DeviceView memory(&driver->content(),
+                    {1ull << driver->OrdinalOf(context->device), context->reach.load(std::memory_order_acquire)});
   const ptx::Outcome outcome =
-      ptx::Run(*code, *function->entry, launch, driver->content(), driver->budget(), context->executor.cancelled());
+      ptx::Run(*code, *function->entry, launch, memory, driver->budget(), context->executor.cancelled());
   if (*context->executor.cancelled()) return false;
   if (outcome.fault != ptx::FaultKind::kNone) {
     if (Driver::Traced())
@@ -80,6 +84,21 @@ bool Interpret(Function* function, const std::shared_ptr<ptx::Module>& code, con
                  : outcome.fidelity == ptx::Fidelity::kExtrapolated ? kLabelExtrapolated
                                                                     : kLabelUnbounded) |
                 (outcome.effect ? 0 : kLabelTimedOnly);
+  return true;
+}
+
+// True: what a launch like this costs is known, and it is not time to look at it afresh.
+bool FindCost(Function* function, const std::string& key, Work* work) {
+  std::lock_guard lock(function->mutex);
+  auto it = function->costs.find(key);
+  if (it == function->costs.end()) return false;
+  if (++it->second.uses >= it->second.next_sample) {
+    it->second.next_sample *= 4;
+    return false;
+  }
+  work->kind = WorkKind::kKernel;
+  work->kernel = it->second.cost;
+  work->bytes = kLabelCached | kLabelTimedOnly;
   return true;
 }
 
@@ -134,32 +153,42 @@ CUresult Gather(const ptx::Function& f, void** each, void** extra, std::vector<u
 
 }  // namespace
 
-CUresult Launch(Function* function, LaunchRequest request, CUstream stream_handle) {
+Item KernelItem(Function* function, const LaunchRequest& request) {
+  Item item;
+  std::string key = KeyOf(request);
+  Work known;
+  if (FindCost(function, key, &known)) {
+    Count(ptx::Fidelity::kCached, false);
+    item.light = true;
+    item.effect = [known](Work* work) {
+      *work = known;
+      return true;
+    };
+    return item;
+  }
+  item.effect = [function, code = function->code, r = request, k = std::move(key)](Work* work) {
+    return Interpret(function, code, r, k, work);
+  };
+  return item;
+}
+
+CUresult Launch(Function* function, LaunchRequest request, CUstream stream_handle, CUfunction handle) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
   if (function->context != context) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult error = Check(*function, request)) return error;
   Stream* stream = nullptr;
   if (CUresult error = ResolveStream(context, stream_handle, &stream)) return error;
+  bool captured = false;
+  if (CUresult error = CaptureInstead(stream, &captured, [&] {
+        return Operation(KernelOperation{function, request, handle, {}});
+      }))
+    return error;
+  if (captured) return CUDA_SUCCESS;
+  // The common case, a launch like earlier ones in a stream with nothing to do before it, makes no item.
   std::string key = KeyOf(request);
   Work known;
-  bool have = false;
-  {
-    std::lock_guard lock(function->mutex);
-    auto it = function->costs.find(key);
-    if (it != function->costs.end()) {
-      if (++it->second.uses >= it->second.next_sample) {
-        it->second.next_sample *= 4;  // look at it afresh
-      } else {
-        known.kind = WorkKind::kKernel;
-        known.kernel = it->second.cost;
-        known.bytes = kLabelCached | kLabelTimedOnly;
-        have = true;
-      }
-    }
-  }
-  CUresult error = CUDA_SUCCESS;
-  if (have) {
+  if (FindCost(function, key, &known)) {
     Count(ptx::Fidelity::kCached, false);
     if (!context->executor.PostDirectly(stream, known)) {
       Item item;
@@ -168,67 +197,148 @@ CUresult Launch(Function* function, LaunchRequest request, CUstream stream_handl
         *work = known;
         return true;
       };
-      error = context->executor.Enqueue(stream, std::move(item));
+      if (CUresult error = context->executor.Enqueue(stream, std::move(item))) return error;
     }
   } else {
     Item item;
     item.effect = [function, code = function->code, r = std::move(request), k = std::move(key)](Work* work) {
       return Interpret(function, code, r, k, work);
     };
-    error = context->executor.Enqueue(stream, std::move(item));
+    if (CUresult error = context->executor.Enqueue(stream, std::move(item))) return error;
   }
-  if (error == CUDA_SUCCESS && Driver::Get()->launch_blocking()) error = context->executor.Synchronize(stream);
-  return error;
+  return Driver::Get()->launch_blocking() ? context->executor.Synchronize(stream) : CUDA_SUCCESS;
 }
+
+CUresult ApplyAttribute(const CUlaunchAttribute& a, LaunchRequest* request) {
+  switch (a.id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: request->cooperative = a.value.cooperative != 0; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      return a.value.clusterDim.x * a.value.clusterDim.y * a.value.clusterDim.z > 1 ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                                                                                    : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return CUDA_ERROR_NOT_SUPPORTED;
+    // Hints that change no result.
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult MakeKernel(CUfunction handle, const LaunchRequest& shape, void** each, void** extra,
+                    const CUlaunchAttribute* attributes, unsigned int attribute_count, KernelOperation* out) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (attribute_count != 0 && attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = FindFunction(handle, &out->function)) return error;
+  out->handle = handle;
+  out->request = shape;
+  for (unsigned int i = 0; i < attribute_count; ++i) {
+    if (CUresult error = ApplyAttribute(attributes[i], &out->request)) return error;
+    out->attributes.push_back(attributes[i]);
+  }
+  if (CUresult error = Check(*out->function, out->request)) return error;
+  return Gather(*out->function->entry, each, extra, &out->request.parameters);
+}
+
+namespace {
+
+CUresult LaunchChecked(CUfunction handle, LaunchRequest request, CUstream stream, void** each, void** extra,
+                       const CUlaunchAttribute* attributes, unsigned int attribute_count) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (attribute_count != 0 && attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Function* function = nullptr;
+  if (CUresult error = FindFunction(handle, &function)) return error;
+  for (unsigned int i = 0; i < attribute_count; ++i) {
+    if (CUresult error = ApplyAttribute(attributes[i], &request)) return error;
+  }
+  if (CUresult error = Gather(*function->entry, each, extra, &request.parameters)) return error;
+  return Launch(function, std::move(request), stream, handle);
+}
+
+}  // namespace
 
 CUresult api::cuLaunchKernel(CUfunction handle, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
                              unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void** each,
                              void** extra) {
-  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Function* function = nullptr;
-  if (CUresult error = FindFunction(handle, &function)) return error;
-  LaunchRequest request{{gx, gy, gz}, {bx, by, bz}, shared, false, {}};
-  if (CUresult error = Gather(*function->entry, each, extra, &request.parameters)) return error;
-  return Launch(function, std::move(request), stream);
+  return LaunchChecked(handle, {{gx, gy, gz}, {bx, by, bz}, shared, false, {}}, stream, each, extra, nullptr, 0);
 }
 
 CUresult api::cuLaunchCooperativeKernel(CUfunction handle, unsigned int gx, unsigned int gy, unsigned int gz,
                                         unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
                                         CUstream stream, void** each) {
-  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Function* function = nullptr;
-  if (CUresult error = FindFunction(handle, &function)) return error;
-  LaunchRequest request{{gx, gy, gz}, {bx, by, bz}, shared, true, {}};
-  if (CUresult error = Gather(*function->entry, each, nullptr, &request.parameters)) return error;
-  return Launch(function, std::move(request), stream);
+  return LaunchChecked(handle, {{gx, gy, gz}, {bx, by, bz}, shared, true, {}}, stream, each, nullptr, nullptr, 0);
 }
 
 CUresult api::cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction handle, void** each, void** extra) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (c == nullptr || (c->numAttrs != 0 && c->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  Function* function = nullptr;
-  if (CUresult error = FindFunction(handle, &function)) return error;
-  LaunchRequest request{{c->gridDimX, c->gridDimY, c->gridDimZ},
-                        {c->blockDimX, c->blockDimY, c->blockDimZ},
-                        c->sharedMemBytes,
-                        false,
-                        {}};
-  for (unsigned int i = 0; i < c->numAttrs; ++i) {
-    const CUlaunchAttribute& a = c->attrs[i];
-    switch (a.id) {
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: request.cooperative = a.value.cooperative != 0; break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (a.value.clusterDim.x * a.value.clusterDim.y * a.value.clusterDim.z != 1)
-          return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return CUDA_ERROR_NOT_SUPPORTED;
-      default: break;  // hints that change no result
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const LaunchRequest request{{c->gridDimX, c->gridDimY, c->gridDimZ},
+                              {c->blockDimX, c->blockDimY, c->blockDimZ},
+                              c->sharedMemBytes,
+                              false,
+                              {}};
+  return LaunchChecked(handle, request, c->hStream, each, extra, c->attrs, c->numAttrs);
+}
+
+// One cooperative kernel on several GPUs: each waits for what is before any of them in its stream, unless told not to.
+CUresult api::cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* list, unsigned int count, unsigned int flags) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (list == nullptr || count == 0 || count > driver->devices().size() || flags > 3) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Stream*> streams(count);
+  std::vector<KernelOperation> kernels(count);
+  for (unsigned int i = 0; i < count; ++i) {
+    const CUDA_LAUNCH_PARAMS& p = list[i];
+    streams[i] = FromHandle<Stream>(p.hStream);
+    if (streams[i] == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // default streams are refused as documented
+    const LaunchRequest shape{
+        {p.gridDimX, p.gridDimY, p.gridDimZ}, {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes, true, {}};
+    if (CUresult error = MakeKernel(p.function, shape, p.kernelParams, nullptr, nullptr, 0, &kernels[i])) return error;
+    if (kernels[i].function->context != streams[i]->context || streams[i]->capturing.load())
+      return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult error = streams[i]->context->Error()) return error;
+    for (unsigned int j = 0; j < i; ++j) {
+      const bool same_shape = kernels[j].request.shared == kernels[i].request.shared &&
+                              std::equal(shape.grid, shape.grid + 3, kernels[j].request.grid) &&
+                              std::equal(shape.block, shape.block + 3, kernels[j].request.block);
+      if (streams[j]->context->device == streams[i]->context->device || !same_shape) return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (CUresult error = Gather(*function->entry, each, extra, &request.parameters)) return error;
-  return Launch(function, std::move(request), c->hStream);
+  auto meet = [&streams]() -> CUresult {
+    std::vector<std::shared_ptr<Instant>> instants;
+    for (Stream* stream : streams) {
+      Item item;
+      item.light = true;
+      item.records = std::make_shared<Instant>();
+      item.records->context = stream->context;
+      instants.push_back(item.records);
+      if (CUresult error = stream->context->executor.Enqueue(stream, std::move(item))) return error;
+    }
+    for (Stream* stream : streams) {
+      Item item;
+      item.light = true;
+      item.after = instants;
+      if (CUresult error = stream->context->executor.Enqueue(stream, std::move(item))) return error;
+    }
+    return CUDA_SUCCESS;
+  };
+  if ((flags & 1) == 0) {
+    if (CUresult error = meet()) return error;
+  }
+  for (unsigned int i = 0; i < count; ++i) {
+    Item item = KernelItem(kernels[i].function, kernels[i].request);
+    if (CUresult error = streams[i]->context->executor.Enqueue(streams[i], std::move(item))) return error;
+  }
+  return (flags & 2) == 0 ? meet() : CUDA_SUCCESS;
 }
 
 namespace {
@@ -241,7 +351,7 @@ CUresult FindLegacy(CUfunction handle, Function** function) {
 CUresult SetParameter(CUfunction handle, int offset, const void* data, size_t bytes) {
   Function* function = nullptr;
   if (CUresult error = FindLegacy(handle, &function)) return error;
-  if (offset < 0 || data == nullptr || offset + bytes > 4096) return CUDA_ERROR_INVALID_VALUE;
+  if (offset < 0 || data == nullptr || bytes > 4096 || offset + bytes > 4096) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(function->mutex);
   if (function->legacy_parameters.size() < offset + bytes) function->legacy_parameters.resize(offset + bytes);
   memcpy(function->legacy_parameters.data() + offset, data, bytes);
@@ -262,7 +372,7 @@ CUresult LaunchLegacy(CUfunction handle, int width, int height, CUstream stream)
     request.parameters = function->legacy_parameters;
   }
   if (request.parameters.size() < function->entry->parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
-  return Launch(function, std::move(request), stream);
+  return Launch(function, std::move(request), stream, handle);
 }
 
 }  // namespace

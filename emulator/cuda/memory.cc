@@ -3,7 +3,11 @@
 #include <sys/mman.h>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/graph_memory.h"
+#include "emulator/cuda/import.h"
+#include "emulator/cuda/managed.h"
 
 namespace mete::emulator::cuda {
 
@@ -37,6 +41,15 @@ std::optional<Allocation> Allocations::Find(uint64_t address) {
   return it->second;
 }
 
+bool Allocations::Touches(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto it = map_.upper_bound(address);
+  if (it != map_.end() && it->first < address + bytes) return true;
+  if (it == map_.begin()) return false;
+  --it;
+  return address - it->first < it->second.bytes;
+}
+
 bool Allocations::SetSyncMemops(uint64_t address, bool on) {
   std::lock_guard lock(mutex_);
   auto it = map_.upper_bound(address);
@@ -45,6 +58,11 @@ bool Allocations::SetSyncMemops(uint64_t address, bool on) {
   if (address - it->first >= it->second.bytes) return false;
   it->second.sync_memops = on;
   return true;
+}
+
+void Allocations::DropWithin(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  map_.erase(map_.lower_bound(address), map_.lower_bound(address + bytes));
 }
 
 void Allocations::TakeOf(Context* context, std::map<uint64_t, Allocation>* out) {
@@ -76,6 +94,9 @@ void FreeAllocation(const Allocation& a) {
       break;
     case AllocationKind::kRegistered: driver->content().RemoveHost(a.address); break;
     case AllocationKind::kMapped: break;
+    case AllocationKind::kGraph: UnmapGraphAllocation(a.graph); break;
+    case AllocationKind::kExternal: break;  // the memory goes with its external memory
+    case AllocationKind::kImported: CloseImport(a.address, true); break;
   }
 }
 
@@ -94,6 +115,7 @@ namespace {
 CUresult AllocateLinear(uint64_t bytes, bool low, CUdeviceptr* out) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseUnsafe()) return error;
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   CUresult error = context->heap.Allocate(bytes, &address, low);
@@ -113,6 +135,7 @@ CUresult AllocateLinear(uint64_t bytes, bool low, CUdeviceptr* out) {
 
 CUresult AllocatePitch(uint64_t width, uint64_t height, unsigned int element, bool low, CUdeviceptr* out,
                        size_t* pitch) {
+  if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t row = RoundUp(width, 512);  // the texture alignment
@@ -154,6 +177,7 @@ CUresult api::cuMemAllocPitch(CUdeviceptr_v1* out, unsigned int* pitch, unsigned
 CUresult api::cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (CUresult error = RefuseUnsafe()) return error;
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > 1ull << 46) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -189,6 +213,7 @@ CUresult api::cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int fla
   allocation.region->base = base;
   allocation.region->bytes = rounded;
   allocation.region->end = base + bytes;
+  allocation.advice = std::make_shared<Advice>();
   driver->content().Add(allocation.region.get());
   Allocations::Get().Add(std::move(allocation));
   *out = base;
@@ -199,14 +224,26 @@ CUresult api::cuMemFree_v2(CUdeviceptr address) {
   Context* current = nullptr;
   if (CUresult error = Current(&current)) return error;
   if (address == 0) return CUDA_SUCCESS;
+  if (CUresult error = RefuseUnsafe()) return error;
+  if (const auto graph = FindGraphAllocation(address)) {
+    if (!ClaimGraphFree(*graph)) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult error = current->executor.SynchronizeAll();
+    UnmapGraphAllocation(graph);
+    return error;
+  }
   auto found = Allocations::Get().Find(address);
   if (!found || found->address != address) return CUDA_ERROR_INVALID_VALUE;
+  const bool imported = found->kind == AllocationKind::kImported && found->pool != nullptr;
   if (found->kind != AllocationKind::kLinear && found->kind != AllocationKind::kManaged &&
-      found->kind != AllocationKind::kPool) {
+      found->kind != AllocationKind::kPool && found->kind != AllocationKind::kExternal && !imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // Freeing waits for what may use the memory.
   if (CUresult error = found->context->executor.SynchronizeAll()) return error;
+  if (imported) {
+    CloseImport(address);
+    return CUDA_SUCCESS;
+  }
   auto taken = Allocations::Get().Take(address);
   if (!taken) return CUDA_ERROR_INVALID_VALUE;
   FreeAllocation(*taken);
@@ -219,6 +256,7 @@ CUresult api::cuMemFree(CUdeviceptr_v1 address) { return api::cuMemFree_v2(addre
 CUresult api::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
+  if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t free_now = 0, total = 0;
   if (CUresult error = context->Explain(Driver::Get()->client().MemoryInfo(context->device->gpu, &free_now, &total)))
     return error;
@@ -229,9 +267,10 @@ CUresult api::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 
 CUresult api::cuMemGetInfo(unsigned int* free_bytes, unsigned int* total_bytes) {
   size_t free_now = 0, total = 0;
-  if (CUresult error = api::cuMemGetInfo_v2(&free_now, &total)) return error;
-  if (free_bytes != nullptr) *free_bytes = static_cast<unsigned int>(std::min<size_t>(free_now, ~0u));
-  if (total_bytes != nullptr) *total_bytes = static_cast<unsigned int>(std::min<size_t>(total, ~0u));
+  const bool places = free_bytes != nullptr && total_bytes != nullptr;
+  if (CUresult error = api::cuMemGetInfo_v2(places ? &free_now : nullptr, &total)) return error;
+  *free_bytes = static_cast<unsigned int>(std::min<size_t>(free_now, ~0u));
+  *total_bytes = static_cast<unsigned int>(std::min<size_t>(total, ~0u));
   return CUDA_SUCCESS;
 }
 

@@ -14,7 +14,9 @@
 
 namespace mete::emulator::cuda {
 
+struct Advice;
 struct Context;
+struct GraphAllocation;
 struct Pool;
 
 enum class AllocationKind : uint8_t {
@@ -24,6 +26,9 @@ enum class AllocationKind : uint8_t {
   kHost,        // page-locked, ours
   kRegistered,  // page-locked, the program's
   kMapped,      // a mapping of a physical allocation
+  kGraph,       // of an allocation node, graph_memory.h
+  kImported,    // another process's, import.h
+  kExternal,    // a part of external memory
 };
 
 struct Allocation {
@@ -36,6 +41,8 @@ struct Allocation {
   uint32_t flags = 0;    // of host memory
   bool sync_memops = false;
   std::shared_ptr<Region> region;  // managed memory
+  std::shared_ptr<GraphAllocation> graph;
+  std::shared_ptr<Advice> advice;  // what the program said of managed memory
 };
 
 class Allocations {
@@ -44,9 +51,13 @@ class Allocations {
   void Add(Allocation allocation);
   // The one that starts at `address`, taken out; nothing if there is none, or `kind` is given and another.
   std::optional<Allocation> Take(uint64_t address);
+  // Whether any of them lies in the range.
+  bool Touches(uint64_t address, uint64_t bytes);
   // The one that contains the address.
   std::optional<Allocation> Find(uint64_t address);
   bool SetSyncMemops(uint64_t address, bool on);
+  // Forgets all that lie in the range.
+  void DropWithin(uint64_t address, uint64_t bytes);
   // Takes out all of a context that die with it.
   void TakeOf(Context* context, std::map<uint64_t, Allocation>* out);
 

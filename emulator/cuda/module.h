@@ -20,8 +20,9 @@ struct Array : Handle {
   Array() : Handle(kKind) {}
   Context* context = nullptr;
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-  uint64_t address = 0, bytes = 0;
-  bool level = false;  // of a mipmapped array
+  uint64_t address = 0, bytes = 0;  // no address: no memory is mapped to it yet
+  uint64_t element = 0, pitch = 0;  // bytes of an element, and from row to row
+  bool level = false;               // of a mipmapped array
 };
 
 struct MipmappedArray : Handle {
@@ -29,6 +30,7 @@ struct MipmappedArray : Handle {
   MipmappedArray() : Handle(kKind) {}
   Context* context = nullptr;
   uint64_t address = 0, bytes = 0;
+  bool foreign = false;  // the memory is somebody else's
   std::vector<std::unique_ptr<Array>> levels;
 };
 
@@ -84,9 +86,23 @@ struct Kernel : Handle {
   const ptx::Function* entry = nullptr;
 };
 
+// at: where memory of `room` bytes is; 0: the context's own is taken.
+CUresult MakeMipmap(Context* context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned int levels, uint64_t at,
+                    uint64_t room, MipmappedArray** out);
+
+// For the beginning of a call on a handle that belongs to no context.
+template <typename T, typename H>
+CUresult FindHandle(H handle, T** object) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  *object = FromHandle<T>(handle);
+  return *object == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 // Loads PTX text into a context. log: what a person needs to mend it, on error.
 CUresult LoadModule(Context* context, const void* image, std::string* log, Module** module);
 void UnloadModule(Module* module);
+Function* FindEntry(Module* module, const char* name);  // null: there is none
 
 // A function or a kernel handle, as a function of the current context.
 CUresult FindFunction(CUfunction handle, Function** function);
@@ -100,7 +116,9 @@ struct LaunchRequest {
   bool cooperative = false;
   std::vector<uint8_t> parameters;
 };
-CUresult Launch(Function* function, LaunchRequest request, CUstream stream);
+// handle: as the program gave it, for a captured launch.
+CUresult Launch(Function* function, LaunchRequest request, CUstream stream, CUfunction handle);
+CUresult ApplyAttribute(const CUlaunchAttribute& attribute, LaunchRequest* request);
 
 // Makes a handle stale; its shell stays so that a later use is found out.
 void Bury(Handle* object);

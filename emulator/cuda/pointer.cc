@@ -21,7 +21,8 @@ CUresult Answer(const std::optional<Allocation>& found, CUpointer_attribute attr
   const bool host = IsHostSide(a.kind);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(a.kind == AllocationKind::kMapped || a.kind == AllocationKind::kPool
+      return put(a.kind == AllocationKind::kMapped || a.kind == AllocationKind::kPool ||
+                         a.kind == AllocationKind::kGraph
                      ? CUcontext{nullptr}
                      : ToHandle<CUcontext>(static_cast<Handle*>(a.context)));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -35,6 +36,7 @@ CUresult Answer(const std::optional<Allocation>& found, CUpointer_attribute attr
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(static_cast<unsigned int>(a.kind == AllocationKind::kManaged));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(Driver::Get()->OrdinalOf(a.context->device));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(static_cast<unsigned int>(a.kind == AllocationKind::kLinear));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:

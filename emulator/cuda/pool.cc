@@ -1,13 +1,20 @@
 // Stream-ordered memory: pools, and allocations from them. A pool keeps what it reserved until a synchronisation finds
 // it above the release threshold. Memory is freed when the free is reached in its stream, ahead of modelled time;
 // whoever gets it next is ordered after that by the executor.
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/graph.h"
+#include "emulator/cuda/graph_memory.h"
+#include "emulator/cuda/import.h"
 #include "emulator/cuda/memory.h"
 
 namespace mete::emulator::cuda {
@@ -17,6 +24,11 @@ struct Pool : Handle {
   Pool() : Handle(kKind) {}
   Device* device = nullptr;
   bool is_default = false;
+  // Of a pool whose memory other processes may open, or that another process has made.
+  std::shared_ptr<ShareFile> shared;
+  bool imported = false;
+  std::unordered_map<int, CUmemAccess_flags> access;  // of other devices, by ordinal; guarded by mutex
+  std::atomic<uint64_t> granted{0};                   // the same, as bits
   uint64_t max_bytes = 0;
   std::mutex mutex;  // of what follows
   uint64_t release_threshold = 0;
@@ -58,11 +70,27 @@ Pool* CurrentPool(Device* device) {
   return device->current_pool;
 }
 
+// While a stream captures, what it allocates is a graph's.
+CUresult CaptureAllocation(const Pool* pool, uint64_t bytes, Stream* stream, CUdeviceptr* out) {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+  parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  parameters.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, Driver::Get()->OrdinalOf(pool->device)};
+  parameters.bytesize = bytes;
+  AllocateOperation operation;
+  if (CUresult error = NewGraphAllocation(parameters, &operation.allocation)) return error;
+  const uint64_t address = operation.allocation->address;
+  if (CUresult error = Perform(stream, std::move(operation))) return error;
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
 CUresult AllocateFrom(Pool* pool, Context* context, uint64_t bytes, CUstream stream_handle, CUdeviceptr* out) {
   Stream* stream = nullptr;
   if (CUresult error = ResolveStream(context, stream_handle, &stream)) return error;
-  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || bytes == 0 || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (pool->device != context->device) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capturing.load()) return CaptureAllocation(pool, bytes, stream, out);
+  if (CUresult error = RefuseWhileCapturing(context, stream)) return error;
   uint64_t address = 0;
   for (int attempt = 0;; ++attempt) {
     CUresult error;
@@ -72,6 +100,7 @@ CUresult AllocateFrom(Pool* pool, Context* context, uint64_t bytes, CUstream str
       if (heap == nullptr) {
         heap = std::make_unique<Heap>(context, true);
         heap->SetLimit(pool->max_bytes);
+        heap->SetGranted(&pool->granted);
       }
       error = heap->Allocate(bytes, &address);
       if (error == CUDA_SUCCESS) ++pool->live;
@@ -137,6 +166,20 @@ void DropPoolMemory(Context* context) {
   }
 }
 
+namespace {
+
+CUresult CaptureFree(Stream* stream, const std::shared_ptr<GraphAllocation>& allocation) {
+  if (CUresult error = Perform(stream, FreeOperation{allocation->address, allocation})) return error;
+  std::lock_guard lock(GraphMutex());
+  for (const GraphNode* node : stream->capture != nullptr ? stream->capture->graph->nodes : std::vector<GraphNode*>{}) {
+    const auto* allocate = std::get_if<AllocateOperation>(&node->operation);
+    if (allocate != nullptr && allocate->allocation == allocation) allocation->freed_by_graph = true;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult api::cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream stream) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
@@ -157,8 +200,26 @@ CUresult api::cuMemFreeAsync(CUdeviceptr address, CUstream stream_handle) {
   Stream* stream = nullptr;
   if (CUresult error = ResolveStream(context, stream_handle, &stream)) return error;
   if (address == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto graph = FindGraphAllocation(address)) {
+    if (stream->capturing.load()) {
+      if (graph->freed_by_graph) return CUDA_ERROR_INVALID_VALUE;
+      return CaptureFree(stream, graph);
+    }
+    if (!ClaimGraphFree(*graph)) return CUDA_ERROR_INVALID_VALUE;
+    return Perform(stream, FreeOperation{address, graph});
+  }
+  if (CUresult error = RefuseWhileCapturing(context, stream)) return error;
   auto found = Allocations::Get().Find(address);
   if (!found || found->address != address) return CUDA_ERROR_INVALID_VALUE;
+  if (found->kind == AllocationKind::kImported && found->pool != nullptr) {
+    Item item;
+    item.light = true;
+    item.effect = [address](Work*) {
+      CloseImport(address);
+      return false;
+    };
+    return context->executor.Enqueue(stream, std::move(item));
+  }
   if (found->kind != AllocationKind::kLinear && found->kind != AllocationKind::kPool) return CUDA_ERROR_INVALID_VALUE;
   auto taken = Allocations::Get().Take(address);
   if (!taken) return CUDA_ERROR_INVALID_VALUE;
@@ -231,11 +292,15 @@ CUresult api::cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
   if (CUresult error = Initialized(&driver)) return error;
   if (out == nullptr || props == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
-  if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool shared = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!shared && props->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = nullptr;
   if (CUresult error = FindDevice(&props->location, &device)) return error;
+  std::shared_ptr<ShareFile> file;
+  if (shared && (file = ShareFile::Make(ShareKind::kPool, 0, device)) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool* pool = NewPool(device);
   pool->max_bytes = props->maxSize;
+  pool->shared = std::move(file);
   *out = ToHandle<CUmemoryPool>(pool);
   return CUDA_SUCCESS;
 }
@@ -319,8 +384,18 @@ CUresult api::cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map
   for (size_t i = 0; i < count; ++i) {
     Device* device = nullptr;
     if (CUresult error = FindDevice(&map[i].location, &device)) return error;
-    if (device != pool->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-    if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;  // the owner always has it
+    if (device == pool->device) {
+      if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;  // it always has it
+      continue;
+    }
+    if (map[i].flags != 0 && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+        map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (!CanReach(*device, *pool->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    std::lock_guard lock(pool->mutex);
+    pool->access[map[i].location.id] = map[i].flags;
+    const uint64_t bit = 1ull << map[i].location.id;
+    pool->granted.store((pool->granted.load() & ~bit) | (map[i].flags != 0 ? bit : 0));
   }
   return CUDA_SUCCESS;
 }
@@ -331,8 +406,66 @@ CUresult api::cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, 
   Device* device = nullptr;
   if (CUresult error = FindDevice(location, &device)) return error;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = device == pool->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  std::lock_guard lock(pool->mutex);
+  auto it = pool->access.find(location->id);
+  *flags = device == pool->device     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : it != pool->access.end() ? it->second
+                                      : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemPoolExportToShareableHandle(void* out, CUmemoryPool handle, CUmemAllocationHandleType type,
+                                               unsigned long long flags) {
+  Pool* pool = nullptr;
+  if (CUresult error = FindPool(handle, &pool)) return error;
+  if (out == nullptr || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->shared == nullptr ||
+      pool->imported)
+    return CUDA_ERROR_INVALID_VALUE;
+  const int descriptor = fcntl(pool->shared->descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(out) = descriptor;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemPoolImportFromShareableHandle(CUmemoryPool* out, void* os_handle, CUmemAllocationHandleType type,
+                                                 unsigned long long flags) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (out == nullptr || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  const auto given = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
+  std::shared_ptr<ShareFile> file = ShareFile::Open(fcntl(given, F_DUPFD_CLOEXEC, 0), ShareKind::kPool);
+  if (file == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = file->device();
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Pool* pool = NewPool(device);
+  pool->shared = std::move(file);
+  pool->imported = true;
+  *out = ToHandle<CUmemoryPool>(pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemPoolExportPointer(CUmemPoolPtrExportData* out, CUdeviceptr address) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  const auto found = Allocations::Get().Find(address);
+  if (out == nullptr || !found || found->kind != AllocationKind::kPool || found->pool->shared == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  ShareHandle handle{};
+  if (CUresult error = ShareAllocation(address, &handle)) return error;
+  memcpy(out, &handle, sizeof handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemPoolImportPointer(CUdeviceptr* out, CUmemoryPool pool_handle, CUmemPoolPtrExportData* data) {
+  Pool* pool = nullptr;
+  if (CUresult error = FindPool(pool_handle, &pool)) return error;
+  Context* context = nullptr;
+  if (CUresult error = Current(&context)) return error;
+  if (out == nullptr || data == nullptr || !pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  ShareHandle handle{};
+  memcpy(&handle, data, sizeof handle);
+  const CUresult result = OpenImport(context, handle, pool, out);
+  return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
 }  // namespace mete::emulator::cuda

@@ -1,9 +1,11 @@
-// The stream functions of the driver API. Capture is not implemented: a stream truthfully says that it is not
-// capturing.
+// The stream functions of the driver API. Those of capture are in capture.cc.
 #include "api.h"
+#include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/event.h"
+#include "emulator/cuda/graph.h"
 #include "emulator/cuda/memory.h"
+#include "emulator/cuda/operation.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -23,13 +25,10 @@ CUresult Find(CUstream handle, Stream** stream, bool even_failed = false) {
   return ResolveStream(context, handle, stream);
 }
 
-CUresult NotCapturing(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  Stream* stream = nullptr;
-  if (CUresult error = Find(handle, &stream)) return error;
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (id != nullptr) *id = 0;
-  return CUDA_SUCCESS;
+bool IsStreamAttribute(CUstreamAttrID id) {
+  return id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW || id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
+         id == CU_LAUNCH_ATTRIBUTE_PRIORITY || id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN ||
+         id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP;
 }
 
 }  // namespace
@@ -54,6 +53,7 @@ CUresult api::cuStreamDestroy_v2(CUstream handle) {
   Stream* stream = nullptr;
   if (CUresult error = Find(handle, &stream, true)) return error;
   if (reinterpret_cast<uintptr_t>(handle) <= 2) return CUDA_ERROR_INVALID_HANDLE;  // default streams stay
+  AbandonCapture(stream);
   stream->context->executor.CloseStream(stream);
   return CUDA_SUCCESS;
 }
@@ -61,6 +61,7 @@ CUresult api::cuStreamDestroy_v2(CUstream handle) {
 CUresult api::cuStreamSynchronize(CUstream handle) {
   Stream* stream = nullptr;
   if (CUresult error = Find(handle, &stream)) return error;
+  if (CUresult error = RefuseWhileCapturing(stream->context, stream)) return error;
   const CUresult result = stream->context->executor.Synchronize(stream);
   if (result == CUDA_SUCCESS) TrimPools(stream->context, false);
   return result;
@@ -69,6 +70,7 @@ CUresult api::cuStreamSynchronize(CUstream handle) {
 CUresult api::cuStreamQuery(CUstream handle) {
   Stream* stream = nullptr;
   if (CUresult error = Find(handle, &stream)) return error;
+  if (CUresult error = RefuseWhileCapturing(stream->context, stream)) return error;
   return stream->context->executor.Query(stream);
 }
 
@@ -122,22 +124,15 @@ CUresult api::cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned 
   if (CUresult error = Find(handle, &stream)) return error;
   auto* event = FromHandle<Event>(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags != CU_EVENT_WAIT_DEFAULT) {
-    return flags == CU_EVENT_WAIT_EXTERNAL ? CUDA_ERROR_ILLEGAL_STATE
-                                           : CUDA_ERROR_INVALID_VALUE;  // only while capturing
-  }
-  std::shared_ptr<Instant> instant = event->Latest();
-  if (instant == nullptr) return CUDA_SUCCESS;  // never recorded: nothing to wait for
-  Item item;
-  item.light = true;
-  item.after.push_back(std::move(instant));
-  return stream->context->executor.Enqueue(stream, std::move(item));
+  if (flags != CU_EVENT_WAIT_DEFAULT && flags != CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return WaitForEvent(event, stream, flags == CU_EVENT_WAIT_EXTERNAL);
 }
 
 CUresult api::cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned int flags) {
   Stream* stream = nullptr;
   if (CUresult error = Find(handle, &stream)) return error;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = RefuseWhileCapturing(stream->context, stream)) return error;
   Item item;
   item.light = true;
   item.host_even_on_error = true;
@@ -149,10 +144,7 @@ CUresult api::cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   Stream* stream = nullptr;
   if (CUresult error = Find(handle, &stream)) return error;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Item item;
-  item.light = true;
-  item.host = [=](CUresult) { function(data); };
-  return stream->context->executor.Enqueue(stream, std::move(item));
+  return Perform(stream, HostOperation{{function, data}});
 }
 
 CUresult api::cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t length, unsigned int flags) {
@@ -164,31 +156,38 @@ CUresult api::cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_
   return length == 0 || (address == found->address && length == found->bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult api::cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  return NotCapturing(handle, status, nullptr);
+// The attributes of a stream: hints, kept so that they can be read and copied.
+CUresult api::cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstreamAttrValue* value) {
+  Stream* stream = nullptr;
+  if (CUresult error = Find(handle, &stream)) return error;
+  if (value == nullptr || !IsStreamAttribute(id)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(GraphMutex());
+  if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) stream->priority = std::max(-5, std::min(0, value->priority));
+  stream->attributes[id] = *value;
+  return CUDA_SUCCESS;
 }
 
-CUresult api::cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return NotCapturing(handle, status, id);
+CUresult api::cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAttrValue* value) {
+  Stream* stream = nullptr;
+  if (CUresult error = Find(handle, &stream)) return error;
+  if (value == nullptr || !IsStreamAttribute(id)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(GraphMutex());
+  auto it = stream->attributes.find(id);
+  *value = {};
+  if (it != stream->attributes.end()) *value = it->second;
+  if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority;
+  if (id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && value->syncPolicy == 0)
+    value->syncPolicy = CU_SYNC_POLICY_AUTO;
+  return CUDA_SUCCESS;
 }
 
-CUresult api::cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*,
-                                        const CUgraphNode**, size_t*) {
-  return NotCapturing(handle, status, id);
-}
-
-CUresult api::cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph*,
-                                        const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
-  return NotCapturing(handle, status, id);
-}
-
-CUresult api::cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  // Kept per thread as documented; without capture it has nothing to act on.
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  Driver* driver = nullptr;
-  if (CUresult error = Initialized(&driver)) return error;
-  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(current, *mode);
+CUresult api::cuStreamCopyAttributes(CUstream to, CUstream from) {
+  Stream *destination = nullptr, *source = nullptr;
+  if (CUresult error = Find(to, &destination)) return error;
+  if (CUresult error = Find(from, &source)) return error;
+  if (destination->context != source->context) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(GraphMutex());
+  destination->attributes = source->attributes;
   return CUDA_SUCCESS;
 }
 

@@ -12,12 +12,15 @@
 #include "api.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/memory.h"
+#include "emulator/cuda/share_file.h"
 
 namespace mete::emulator::cuda {
 namespace {
 
 struct Physical {
-  uint64_t bytes = 0, offset = 0;  // in the file
+  uint64_t bytes = 0, offset = 0;     // in the file
+  std::shared_ptr<ShareFile> shared;  // a file of its own, if other processes may see it
+  bool imported = false;              // made, and counted, by another process
   Device* device = nullptr;
   Context* charged = nullptr;  // whose engine context counts it; null: its context ended and no other was there
   CUmemAllocationProp properties{};
@@ -69,12 +72,16 @@ int64_t TakeInFile(Vmm& vmm, uint64_t bytes) {
 void MaybeDrop(Vmm& vmm, Physical& p) {
   if (p.handles != 0 || p.mappings != 0) return;
   Driver* driver = Driver::Get();
-  fallocate(vmm.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.offset),
-            static_cast<off_t>(p.bytes));
-  driver->content().ForgetBlocks(p.blocks.get(), p.bytes / kChunkBytes);
-  vmm.free_in_file.emplace(p.bytes, p.offset);
+  if (!p.imported) driver->content().ForgetBlocks(p.blocks.get(), p.bytes / kChunkBytes);
   if (p.charged != nullptr) driver->client().ReturnMemory(p.charged->engine, p.bytes);
   p.charged = nullptr;
+  if (p.shared != nullptr) {
+    p.shared = nullptr;
+    return;
+  }
+  fallocate(vmm.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.offset),
+            static_cast<off_t>(p.bytes));
+  vmm.free_in_file.emplace(p.bytes, p.offset);
 }
 
 CUresult CheckProperties(const CUmemAllocationProp* prop, Device** device) {
@@ -82,21 +89,11 @@ CUresult CheckProperties(const CUmemAllocationProp* prop, Device** device) {
   if (CUresult error = Initialized(&driver)) return error;
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;  // as the attributes say
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_NOT_SUPPORTED;  // as the attributes say
   *device = driver->DeviceAt(prop->location.id);
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-// A live context on the device to count memory under: the current one if it is there.
-Context* ContextOn(Device* device, const Context* except) {
-  Context* current = CurrentOrNull();
-  if (current != nullptr && current != except && current->device == device && current->alive.load()) return current;
-  Driver* driver = Driver::Get();
-  std::lock_guard lock(driver->contexts_mutex);
-  for (Context* context : driver->contexts) {
-    if (context != except && context->device == device && context->alive.load()) return context;
-  }
-  return nullptr;
 }
 
 bool Reserved(const Vmm& vmm, uint64_t address, uint64_t bytes) {
@@ -192,18 +189,25 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
   if (result != Result::kOk) return context->Explain(result);
   Vmm& vmm = The();
   std::lock_guard lock(vmm.mutex);
-  const int64_t offset = TakeInFile(vmm, bytes);
+  auto physical = std::make_shared<Physical>();
+  const bool exportable = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  if (exportable) physical->shared = ShareFile::Make(ShareKind::kMemory, bytes, device);
+  const int64_t offset = exportable ? (physical->shared != nullptr ? 0 : -1) : TakeInFile(vmm, bytes);
   if (offset < 0) {
     driver->client().ReturnMemory(context->engine, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  auto physical = std::make_shared<Physical>();
   physical->bytes = bytes;
   physical->offset = static_cast<uint64_t>(offset);
   physical->device = device;
   physical->charged = context;
   physical->properties = *prop;
   physical->blocks = std::make_unique<Block[]>(bytes / kChunkBytes);
+  if (exportable) {
+    driver->content().FreezeBlocks(physical->blocks.get(), bytes / kChunkBytes);
+    for (uint64_t i = 0; i < bytes / kChunkBytes; ++i)
+      physical->shared->dropped()[i].store(physical->blocks[i].dropped.load());
+  }
   physical->handles = 1;
   *out = vmm.next_handle++;
   vmm.handles[*out] = std::move(physical);
@@ -274,7 +278,8 @@ CUresult api::cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
   if (next != vmm.mappings.begin() && std::prev(next)->first + std::prev(next)->second.bytes > address)
     return CUDA_ERROR_INVALID_VALUE;
   const std::shared_ptr<Physical>& physical = it->second;
-  void* at = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, vmm.file,
+  const int file = physical->shared != nullptr ? physical->shared->descriptor() : vmm.file;
+  void* at = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
                   static_cast<off_t>(physical->offset));
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   madvise(at, bytes, MADV_DONTFORK);
@@ -286,8 +291,10 @@ CUresult api::cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
   mapping.region->bytes = bytes;
   mapping.region->end = address + bytes;
   mapping.region->blocks = physical->blocks.get();
-  mapping.region->access = 0;  // until cuMemSetAccess
+  mapping.region->readers = mapping.region->writers = 0;  // until cuMemSetAccess
+  mapping.region->device = driver->OrdinalOf(physical->device);
   mapping.region->shared = true;
+  mapping.region->frozen = physical->shared != nullptr;
   driver->content().Add(mapping.region.get());
   ++physical->mappings;
   Allocation allocation;
@@ -317,11 +324,7 @@ CUresult api::cuMemUnmap(CUdeviceptr address, size_t bytes) {
     vmm.mappings.erase(it);
     Allocations::Get().Take(at);
     driver->content().Remove(mapping.region.get());
-    // The address stays reserved: an inaccessible page run again.
-    mmap(reinterpret_cast<void*>(at), mapping.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-         -1, 0);
-    madvise(reinterpret_cast<void*>(at), mapping.bytes, MADV_NOHUGEPAGE);
-    madvise(reinterpret_cast<void*>(at), mapping.bytes, MADV_DONTFORK);
+    CloseAddresses(at, mapping.bytes);  // the address stays reserved
     --mapping.physical->mappings;
     MaybeDrop(vmm, *mapping.physical);
   }
@@ -344,13 +347,19 @@ CUresult api::cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
     if (flags != 0 && flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    const uint64_t bit = 1ull << desc[i].location.id;
     for (auto it : mappings) {
-      if (it->second.physical->device != device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-      // The pages are opened for our own use; what kernels may do is the region's access.
-      const int protection = flags == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+      if (device != it->second.physical->device && !CanReach(*device, *it->second.physical->device))
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+      Region& region = *it->second.region;
+      const uint64_t readers = (region.readers.load() & ~bit) | (flags != 0 ? bit : 0);
+      const uint64_t writers = (region.writers.load() & ~bit) | (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? bit : 0);
+      // The pages are opened for our own use; what kernels may do is the region's.
+      const int protection = readers == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
       if (mprotect(reinterpret_cast<void*>(it->first), it->second.bytes, protection) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-      it->second.region->access.store(flags);
+      region.readers.store(readers);
+      region.writers.store(writers);
     }
   }
   return CUDA_SUCCESS;
@@ -366,9 +375,63 @@ CUresult api::cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loc
   if (it == vmm.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
   --it;
   if (address - it->first >= it->second.bytes) return CUDA_ERROR_INVALID_VALUE;
-  const bool here =
-      location->type == CU_MEM_LOCATION_TYPE_DEVICE && driver->DeviceAt(location->id) == it->second.physical->device;
-  *flags = here ? it->second.region->access.load() : 0;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || driver->DeviceAt(location->id) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Region& region = *it->second.region;
+  const bool reads = (region.readers.load() >> location->id & 1) != 0;
+  const bool writes = (region.writers.load() >> location->id & 1) != 0;
+  *flags = writes  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : reads ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                           CUmemAllocationHandleType type, unsigned long long flags) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  auto it = vmm.handles.find(handle);
+  if (it == vmm.handles.end() || it->second->shared == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const int descriptor = fcntl(it->second->shared->descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(out) = descriptor;
+  return CUDA_SUCCESS;
+}
+
+// The memory is not counted again: it is its maker's.
+CUresult api::cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
+                                             CUmemAllocationHandleType type) {
+  Driver* driver = nullptr;
+  if (CUresult error = Initialized(&driver)) return error;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto given = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
+  std::shared_ptr<ShareFile> file = ShareFile::Open(fcntl(given, F_DUPFD_CLOEXEC, 0), ShareKind::kMemory);
+  if (file == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto physical = std::make_shared<Physical>();
+  physical->device = file->device();
+  if (physical->device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  physical->bytes = file->description().bytes;
+  physical->imported = true;
+  physical->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical->properties.requestedHandleTypes = type;
+  physical->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, driver->OrdinalOf(physical->device)};
+  physical->blocks = std::make_unique<Block[]>(physical->bytes / kChunkBytes);
+  for (uint64_t i = 0; i < physical->bytes / kChunkBytes; ++i) {
+    const uint32_t dropped = file->dropped()[i].load();
+    physical->blocks[i].dropped = dropped;
+    physical->blocks[i].backed = ~dropped;
+  }
+  physical->shared = std::move(file);
+  physical->handles = 1;
+  Vmm& vmm = The();
+  std::lock_guard lock(vmm.mutex);
+  *out = vmm.next_handle++;
+  vmm.handles[*out] = std::move(physical);
   return CUDA_SUCCESS;
 }
 
