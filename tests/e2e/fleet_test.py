@@ -121,6 +121,9 @@ def other_users_use_but_do_not_rule():
             tenant = pathlib.Path(folder) / "tenant"
             tenant.write_bytes((BIN.parent / "tests/tenant").read_bytes())
             tenant.chmod(0o755)
+            emulator = pathlib.Path(folder) / "mete-emulator"
+            emulator.write_bytes((BIN / "mete-emulator").read_bytes())
+            emulator.chmod(0o755)
             world.ok("emulate", "up", "--gpus", "A100-SXM4-40GB", "--dir", node)
             try:
                 environment = {"LD_LIBRARY_PATH": str(node / "usr/lib/x86_64-linux-gnu"), "PATH": f"{node}/usr/bin:/usr/bin:/bin"}
@@ -135,9 +138,10 @@ def other_users_use_but_do_not_rule():
                 require("got" in theirs.stdout.readline(), "another user cannot use the GPU", theirs.stderr.read() if theirs.poll() is not None else "")
                 seen = other("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader").communicate(timeout=60)[0].split()
                 require({str(mine.pid), str(theirs.pid)} <= set(seen), "another user does not see the processes", seen)
-                forbidden = other("nvidia-smi", "-c", "PROHIBITED")
-                forbidden.communicate(timeout=60)
-                require(forbidden.returncode != 0, "another user set the compute mode")
+                for words in (("nvidia-smi", "-c", "PROHIBITED"), (emulator, "fault", "lost", "--dir", node), (emulator, "fault", "--clear", "--dir", node), (emulator, "down", "--dir", node)):
+                    forbidden = other(*words)
+                    forbidden.communicate(timeout=60)
+                    require(forbidden.returncode != 0, "another user may do what only the owner may", *words)
                 require(status(world)["gpus"][0]["compute_mode"] == 0, "the compute mode changed")
                 for one in (mine, theirs):
                     one.stdin.close()
