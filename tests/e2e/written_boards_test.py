@@ -52,7 +52,7 @@ def what_is_wrong_in_the_files_is_named_with_its_line():
         done = world.mete("emulate", "up", "--boards", world.folder / "my-boards", "--gpus", "Workbench-6GB", "--dir", world.node)
         require(done.returncode == 2 and "line" in done.stderr and "sm_count" in done.stderr, "not said what is wrong", done.stderr)
         boards.write_text(text.replace("workbench-6gb", "other-6gb"))
-        done = world.mete("emulate", "up", "--boards", world.folder / "my-boards", "--gpus", "Workbench-6GB", "--dir", world.node)
+        done = world.mete("emulate", "up", "--boards", world.folder / "my-boards", "--gpus", "other-6gb", "--dir", world.node)
         require(done.returncode == 4 and "emulator.yaml lacks" in done.stderr, "not said that the clocks are missing", done.stderr)
         boards.write_text(text)
         scenario.write_text(scenario.read_text().replace("processes: 3", "processes: -3"))
