@@ -1,6 +1,7 @@
 #include "emulator/engine/boards.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -28,6 +29,9 @@ struct Architecture {
 };
 struct Clocks {
   uint32_t sm_mhz, memory_mhz, bus_bits;
+  // What NVML says besides; 0 and empty: by the rules in Describe.
+  uint32_t idle_mhz = 0, min_power_w = 0, bar1_mib = 0, nvlinks = 0, nvlink_gen = 0, fans = 0, slowdown_c = 0;
+  std::string vbios, part;
 };
 struct Facts {
   std::map<std::string, Architecture, std::less<>> architectures;  // by "8.0"
@@ -81,6 +85,18 @@ StatusOr<Facts> ReadFacts(std::string_view text, const std::string& document, bo
     clocks.sm_mhz = static_cast<uint32_t>(map.Number("sm_mhz", 100, 10'000));
     clocks.memory_mhz = static_cast<uint32_t>(map.Number("memory_mhz", 100, 100'000));
     clocks.bus_bits = static_cast<uint32_t>(map.Number("bus_bits", 32, 65'536));
+    const auto perhaps = [&](const char* key, int64_t most, uint32_t* number) {
+      if (map.Has(key)) *number = static_cast<uint32_t>(map.Number(key, 1, most));
+    };
+    perhaps("idle_mhz", 10'000, &clocks.idle_mhz);
+    perhaps("min_power_w", 10'000, &clocks.min_power_w);
+    perhaps("bar1_mib", 1 << 20, &clocks.bar1_mib);
+    perhaps("nvlinks", 36, &clocks.nvlinks);
+    perhaps("nvlink_gen", 9, &clocks.nvlink_gen);
+    perhaps("fans", 16, &clocks.fans);
+    perhaps("slowdown_c", 150, &clocks.slowdown_c);
+    if (map.Has("vbios")) clocks.vbios = map.Text("vbios");
+    if (map.Has("part")) clocks.part = map.Text("part");
     SkipOrigin(map, sources, problem);
   }
   if (whole || root.Has("reserved")) {
@@ -151,6 +167,26 @@ double HostBytesPerSecond(int generation, int lanes) {
   return 0.8 * per_lane * lanes;
 }
 
+// What NVML says of a board besides its work. Where emulator.yaml has nothing, a rule: estimates.
+void Describe(const Clocks& facts, GpuInfo* info) {
+  constexpr uint32_t kStackedBits = 2048;  // no GDDR bus is that wide
+  const auto or_rule = [](uint32_t number, uint32_t rule) { return number != 0 ? number : rule; };
+  info->hbm = facts.bus_bits >= kStackedBits ? 1 : 0;
+  info->idle_clock_khz = or_rule(facts.idle_mhz, std::min<uint32_t>(facts.sm_mhz, 210)) * 1000;
+  info->idle_memory_clock_khz = std::min<uint32_t>(facts.memory_mhz, 405) * 1000;
+  info->min_power_mw = or_rule(facts.min_power_w * 1000, info->max_power_mw / 4);
+  info->fans = facts.fans;
+  info->nvlinks = facts.nvlinks;
+  info->nvlink_generation = facts.nvlink_gen;
+  info->slowdown_c = or_rule(facts.slowdown_c, 92);
+  info->shutdown_c = info->slowdown_c + 3;
+  // Boards with MIG map all their memory, the others a window.
+  const uint64_t window = info->mig_capable != 0 ? std::bit_ceil(info->memory_bytes) : 256 * kMiB;
+  info->bar1_bytes = facts.bar1_mib != 0 ? uint64_t{facts.bar1_mib} * kMiB : window;
+  Copy(facts.vbios, info->vbios, sizeof(info->vbios));
+  Copy(facts.part, info->part_number, sizeof(info->part_number));
+}
+
 StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& facts, const std::string& node_root,
                                       uint32_t index) {
   const std::string compute = fmt::format("{}.{}", board.compute_major, board.compute_minor);
@@ -192,6 +228,7 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   info.l2_bytes = static_cast<uint64_t>(board.l2_mib) * kMiB;
   info.memory_bytes_per_s = static_cast<uint64_t>(board.memory_bandwidth_gbs) * 1'000'000'000;
   info.context_bytes = board.context_memory.count;
+  Describe(clocks->second, &info);
 
   GpuParameters& model = gpu.model;
   model.sm_count = info.sm_count;

@@ -72,6 +72,12 @@ class SocketClient final : public Client {
   Result SetTimeSliceClass(uint32_t gpu, uint32_t time_slice_class) override {
     return OfGpu(MessageType::kSetTimeSlice, gpu, time_slice_class, 0);
   }
+  Result Set(uint32_t gpu, GpuSetting setting, uint64_t value) override {
+    return OfGpu(MessageType::kSet, gpu, static_cast<uint32_t>(setting), value);
+  }
+  Result Accounting(uint32_t gpu, std::vector<AccountingRecord>* records) override {
+    return List(MessageType::kAccounting, gpu, 0, records);
+  }
   Result ResetGpu(uint32_t gpu) override { return OfGpu(MessageType::kResetGpu, gpu, 0, 0); }
   uint32_t ContextError(uint64_t context) const override;
   Result Events(uint64_t after, std::vector<EventInfo>* events) override {

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/engine/faults.h"
+#include "emulator/engine/gpu_state.h"
 #include "emulator/engine/work.h"
 
 namespace mete::emulator {
@@ -37,12 +37,20 @@ struct GpuInfo {
   uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
   uint32_t pcie_gen, pcie_lanes;
   uint32_t max_power_mw;
-  uint32_t mig_capable;     // 1: the board has MIG
-  uint64_t memory_bytes;    // what NVML calls total
-  uint64_t reserved_bytes;  // of it, kept by the driver
+  uint32_t mig_capable;  // 1: the board has MIG
+  uint32_t pci_subsystem_id;
+  uint32_t min_power_mw, idle_clock_khz, idle_memory_clock_khz;
+  uint32_t hbm;                         // 1: stacked DRAM, with a temperature sensor of its own
+  uint32_t fans;                        // of the board; most data-centre boards have none
+  uint32_t nvlinks, nvlink_generation;  // 0: none
+  uint32_t slowdown_c, shutdown_c;      // temperatures at which clocks fall, and the board switches off
+  uint64_t memory_bytes;                // what NVML calls total
+  uint64_t reserved_bytes;              // of it, kept by the driver
   uint64_t l2_bytes;
   uint64_t memory_bytes_per_s;
   uint64_t context_bytes;  // device memory of one context (estimate)
+  uint64_t bar1_bytes;
+  char vbios[32], part_number[32];
 };
 
 enum class Result : int32_t {
@@ -55,28 +63,7 @@ enum class Result : int32_t {
   kLost,         // the engine is gone
   kInUse,        // a process stands in the way
   kNotOwner,     // only the node's owner may
-};
-
-struct ProcessInfo {  // one process on one GPU, for NVML
-  uint32_t pid;
-  uint32_t gpu;
-  uint64_t memory_bytes;  // contexts and allocations
-  uint64_t busy_ns;       // GPU time so far
-  char name[128];         // /proc/PID/exe or comm
-};
-
-struct GpuState {  // a snapshot, for NVML
-  uint64_t engine_time_ns;
-  uint64_t memory_used_bytes;  // without reserved_bytes
-  uint64_t busy_ns;            // time with at least one kernel resident, so far
-  uint64_t memory_busy_ns;     // time in which DRAM was read or written, so far
-  uint64_t energy_mj;
-  uint32_t power_mw, temperature_c, sm_clock_khz, memory_clock_khz;
-  uint32_t utilization_gpu, utilization_memory;  // percent of the last second
-  uint32_t contexts;
-  uint32_t compute_mode;      // NVML's numbers
-  uint32_t time_slice_class;  // of compute-policy: 0 default, 1 short, 2 medium, 3 long
-  Health health;
+  kInvalid,      // a value out of its range
 };
 
 class Client {
@@ -126,6 +113,8 @@ class Client {
   virtual Result State(uint32_t gpu, GpuState* state) = 0;
   virtual Result Processes(uint32_t gpu, std::vector<ProcessInfo>* processes) = 0;
   virtual Result SetComputeMode(uint32_t gpu, uint32_t mode) = 0;
+  virtual Result Set(uint32_t /*gpu*/, GpuSetting, uint64_t /*value*/) { return Result::kRefused; }
+  virtual Result Accounting(uint32_t /*gpu*/, std::vector<AccountingRecord>*) { return Result::kOk; }
   // Of contexts made from then on; 0 to 3 as in compute-policy.
   virtual Result SetTimeSliceClass(uint32_t /*gpu*/, uint32_t /*time_slice_class*/) { return Result::kRefused; }
   // What `nvidia-smi -r` does: ends what a reset can end. kInUse while a context is there; kDeviceLost if only a

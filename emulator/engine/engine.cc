@@ -19,6 +19,7 @@ Engine::Engine(EngineSettings settings, uint64_t now_ns) : settings_(std::move(s
     gpus_.push_back(std::make_unique<Gpu>(gpu));
     gpus_.back()->model.AdvanceTo(now_ns, [](const Completion&) {});
     gpus_.back()->meter.Sample(now_ns, {}, gpu.info.max_power_mw);
+    gpus_.back()->sm_clock = SmClockOf(gpu.info, gpus_.back()->settings, 1, 0);
   }
 }
 
@@ -47,6 +48,7 @@ Engine::SessionId Engine::AddSession(SessionPage* page, const Peer& peer) {
   session->page = page;
   session->contexts.resize(kMaxContexts);
   session->past_busy_ns.resize(gpus_.size());
+  session->past_memory_busy_ns.resize(gpus_.size());
   page->magic = kProtocolMagic;
   page->version = kProtocolVersion;
   sessions_.emplace(session->id, std::move(session));
@@ -159,7 +161,7 @@ void Engine::AdvanceTo(uint64_t now_ns) {
   AdvanceModels(now_ns);
   for (const auto& gpu : gpus_) {
     if (now_ns - gpu->meter.LastSampleNs() >= Meter::kSampleNs) {
-      gpu->meter.Sample(now_ns, gpu->model.Counters(), gpu->info.max_power_mw);
+      Meters(*gpu, now_ns);
     }
   }
 }
@@ -254,7 +256,11 @@ void Engine::FreeStream(Session& session, uint32_t slot) {
 
 void Engine::DropModelContext(Session& session, ContextRecord& context, uint64_t now_ns) {
   Gpu& gpu = *gpus_[context.gpu];
-  session.past_busy_ns[context.gpu] += gpu.model.ContextBusyNs(context.model);
+  const uint64_t busy = gpu.model.ContextBusyNs(context.model);
+  const uint64_t memory_busy = gpu.model.ContextMemoryBusyNs(context.model);
+  session.past_busy_ns[context.gpu] += busy;
+  session.past_memory_busy_ns[context.gpu] += memory_busy;
+  gpu.accounting.Used(session.peer.pid, busy, memory_busy);
   gpu.model.RemoveContext(now_ns, context.model);
   std::erase_if(cross_waits_, [&](const CrossWait& wait) { return wait.context == context.id; });
 }
@@ -271,6 +277,8 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
     FreeStream(session, slot);
   }
   gpu.used -= context.memory;
+  gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(context.memory));
+  gpu.accounting.ContextEnded(session.peer.pid, now_ns);
   --gpu.contexts;
   if (!session.broken) {
     ContextEntry& entry = session.page->contexts[ContextSlot(context.id)];

@@ -15,8 +15,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "emulator/engine/accounting.h"
 #include "emulator/engine/client.h"
 #include "emulator/engine/fault_rules.h"
+#include "emulator/engine/gpu_status.h"
 #include "emulator/engine/launch_label.h"
 #include "emulator/engine/meter.h"
 #include "emulator/engine/model.h"
@@ -113,7 +115,7 @@ class Engine {
     std::vector<ContextRecord> contexts;  // kMaxContexts
     std::vector<StreamRecord> streams;    // grows up to kMaxStreams
     std::vector<uint32_t> free_streams;
-    std::vector<uint64_t> past_busy_ns;  // by GPU: of contexts that are gone
+    std::vector<uint64_t> past_busy_ns, past_memory_busy_ns;  // by GPU: of contexts that are gone
   };
   struct Gpu {
     explicit Gpu(const EngineSettings::Gpu& gpu) : info(gpu.info), model(gpu.model) {}
@@ -128,6 +130,11 @@ class Engine {
     uint32_t word_left = 0;  // in memory that somebody freed
     uint32_t contexts = 0;
     Meter meter;
+    GpuSettings settings;
+    SmClock sm_clock;                              // as of the last ApplySpeed
+    double applied_clock = 1, applied_memory = 1;  // factors that the model has
+    Accounting accounting;
+    uint64_t metered_busy_ns = 0, power_capped_ns = 0, throttled_ns = 0;
     std::unordered_map<StreamId, std::pair<Session*, uint32_t>> owners;  // model stream → session, slot
   };
   // A stream that waits for one of another GPU: `gate` is a stream of the waiting model that the engine completes.
@@ -174,9 +181,16 @@ class Engine {
   Result Return(Session& session, uint64_t context, uint64_t bytes);
   Result TakeBacking(Session& session, uint64_t bytes);
   void CountUnsupported(const char* text, size_t size);
-  GpuState StateOf(uint32_t gpu, uint64_t now_ns);
   std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
   std::string StatusText(uint64_t now_ns);
+
+  // gpu_requests.cc
+  GpuState StateOf(uint32_t gpu, uint64_t now_ns);
+  void Meters(Gpu& gpu, uint64_t now_ns);
+  Result Set(const Session& session, uint32_t gpu, GpuSetting setting, uint64_t value, uint64_t now_ns);
+  std::vector<AccountingRecord> AccountingOf(uint32_t gpu, uint64_t now_ns) const;
+  // After whatever decides about the clocks has changed: contexts, settings, faults.
+  void ApplySpeed(uint32_t gpu, uint64_t now_ns);
 
   // fault_effects.cc
   Result InjectFault(FaultSpec spec, uint64_t now_ns, uint64_t* id, SessionId by);
@@ -190,7 +204,6 @@ class Engine {
   void RestartDriver(uint64_t now_ns, SessionId spared);
   void LoseGpu(uint32_t gpu, uint32_t xid, uint32_t error, uint64_t now_ns);
   void HurtGpu(uint32_t gpu, const XidRule& rule, uint32_t pid, uint64_t now_ns);
-  void ApplySpeed(uint32_t gpu, uint64_t now_ns);
   void Publish(uint32_t gpu, uint32_t type, uint32_t xid, uint32_t pid, uint64_t now_ns);
   uint32_t Culprit(uint32_t gpu) const;  // the process that executes, else one that could; 0: nobody is there
   bool Uses(uint32_t pid, uint32_t gpu) const;

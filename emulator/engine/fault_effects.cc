@@ -155,10 +155,6 @@ bool Engine::RaiseXid(uint32_t gpu, uint32_t xid, uint32_t pid, uint64_t now_ns)
   return true;
 }
 
-void Engine::ApplySpeed(uint32_t gpu, uint64_t now_ns) {
-  gpus_[gpu]->model.SetSpeed(now_ns, gpus_[gpu]->clock, gpus_[gpu]->memory);
-}
-
 void Engine::RestartDriver(uint64_t now_ns, SessionId spared) {
   for (const auto& [id, session] : sessions_) {
     for (ContextRecord& context : session->contexts) {
@@ -172,6 +168,10 @@ void Engine::RestartDriver(uint64_t now_ns, SessionId spared) {
   }
   for (uint32_t i = 0; i < gpus_.size(); ++i) {
     if (gpus_[i]->health.lost == 0) (void)ResetGpu(i, now_ns);
+    const uint32_t ecc = gpus_[i]->settings.ecc_pending;  // the board keeps it
+    gpus_[i]->settings = {};
+    gpus_[i]->settings.ecc = gpus_[i]->settings.ecc_pending = ecc;
+    gpus_[i]->accounting.Enable(false);
     gpus_[i]->compute_mode = 0;
     gpus_[i]->time_slice_class = 0;
     gpus_[i]->model.SetTimeSlice(settings_.gpus[i].time_slices_ns[0]);
@@ -355,6 +355,7 @@ Result Engine::ResetGpu(uint32_t index, uint64_t now_ns) {
   gpu.health.remap_pending = 0;
   gpu.health.ecc_volatile = {};
   gpu.health.last_xid = 0;
+  gpu.settings = AfterReset(gpu.settings);
   gpu.hung = false;
   gpu.model.SetHung(now_ns, 0, false);
   std::erase_if(faults_, [&](const auto& item) {

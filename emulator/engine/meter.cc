@@ -3,22 +3,23 @@
 #include <algorithm>
 #include <cmath>
 
+#include "emulator/engine/gpu_status.h"
+
 namespace mete::emulator {
 
 namespace {
 
 // A board draws a part of its limit when idle; issue slots, DRAM and being awake at all make up the rest. Shares are
 // estimates that make a saturated GPU reach its limit.
-constexpr double kIdlePart = 0.12;
 constexpr double kSmPart = 0.55, kMemoryPart = 0.30, kAwakePart = 0.15;
 // Steady state at full power, and how slowly it is reached.
 constexpr double kRiseC = 45, kThermalNs = 30e9;
 
 }  // namespace
 
-void Meter::Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_power_mw) {
+void Meter::Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_power_mw, double clock_part) {
   const auto power = [&](const Point& from, const Point& to) {
-    const double idle = kIdlePart * max_power_mw;
+    const double idle = kIdlePowerPart * max_power_mw;
     const double ns = static_cast<double>(to.at_ns - from.at_ns);
     if (ns <= 0) return idle;
     const auto part = [&](uint64_t GpuCounters::*field) {
@@ -26,7 +27,7 @@ void Meter::Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_po
     };
     const double active = kSmPart * part(&GpuCounters::sm_busy_ns) + kMemoryPart * part(&GpuCounters::memory_busy_ns) +
                           kAwakePart * part(&GpuCounters::busy_ns);
-    return idle + (max_power_mw - idle) * active;
+    return idle + (max_power_mw - idle) * active * clock_part;
   };
 
   const Point now = {now_ns, counters};
@@ -56,6 +57,8 @@ void Meter::Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_po
     between(&GpuCounters::busy_ns);
     between(&GpuCounters::memory_busy_ns);
     between(&GpuCounters::sm_busy_ns);
+    between(&GpuCounters::host_to_device_bytes);
+    between(&GpuCounters::device_to_host_bytes);
     from.at_ns = begin;
   }
   const double window = static_cast<double>(std::max<uint64_t>(now_ns - from.at_ns, 1));
@@ -65,9 +68,14 @@ void Meter::Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_po
   };
   gpu_percent_ = percent(&GpuCounters::busy_ns);
   memory_percent_ = percent(&GpuCounters::memory_busy_ns);
+  const auto kbps = [&](uint64_t GpuCounters::*field) {  // bytes per ns are 10^6 KB per second
+    return static_cast<uint32_t>(1e6 * static_cast<double>(counters.*field - from.counters.*field) / window);
+  };
+  rx_kbps_ = kbps(&GpuCounters::host_to_device_bytes);
+  tx_kbps_ = kbps(&GpuCounters::device_to_host_bytes);
   power_mw_ = static_cast<uint32_t>(power(from, now));
   moving_ = counters.busy_ns != samples_.front().counters.busy_ns ||
-            counters.memory_busy_ns != samples_.front().counters.memory_busy_ns;
+            counters.memory_busy_ns != samples_.front().counters.memory_busy_ns;  // copies move DRAM, too
 }
 
 }  // namespace mete::emulator

@@ -16,13 +16,16 @@ class Meter {
   static constexpr uint64_t kWindowNs = 1'000'000'000;
 
   // Call it about every kSampleNs while the GPU is busy and whenever the numbers are read; counters never fall.
-  void Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_power_mw);
+  // `clock_part`: the SM clock as a part of the highest; switching costs that much less power.
+  void Sample(uint64_t now_ns, const GpuCounters& counters, uint32_t max_power_mw, double clock_part = 1);
   // True while something in the last second was busy: the window still moves.
   bool Moving() const { return moving_; }
   uint64_t LastSampleNs() const { return samples_.empty() ? 0 : samples_.back().at_ns; }
 
   uint32_t UtilizationGpu() const { return gpu_percent_; }
   uint32_t UtilizationMemory() const { return memory_percent_; }
+  uint32_t HostToDeviceKbps() const { return rx_kbps_; }  // KB/s of the last second
+  uint32_t DeviceToHostKbps() const { return tx_kbps_; }
   uint32_t PowerMw() const { return power_mw_; }
   uint32_t TemperatureC() const { return static_cast<uint32_t>(temperature_c_ + 0.5); }
   uint64_t EnergyMj() const { return static_cast<uint64_t>(energy_mj_); }
@@ -34,7 +37,7 @@ class Meter {
   };
   std::deque<Point> samples_;
   bool moving_ = false;
-  uint32_t gpu_percent_ = 0, memory_percent_ = 0, power_mw_ = 0;
+  uint32_t gpu_percent_ = 0, memory_percent_ = 0, power_mw_ = 0, rx_kbps_ = 0, tx_kbps_ = 0;
   double temperature_c_ = kAmbientC, energy_mj_ = 0;
   static constexpr double kAmbientC = 30;
 };

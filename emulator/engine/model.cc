@@ -273,8 +273,21 @@ uint64_t GpuModel::NowNs() const { return state_->now; }
 
 GpuCounters GpuModel::Counters() const {
   const State& state = *state_;
-  return {static_cast<uint64_t>(state.busy_ns), static_cast<uint64_t>(state.memory_busy_ns),
-          static_cast<uint64_t>(state.sm_busy_ns), state.switches, state.bytes};
+  GpuCounters counters = {static_cast<uint64_t>(state.busy_ns), static_cast<uint64_t>(state.memory_busy_ns),
+                          static_cast<uint64_t>(state.sm_busy_ns), state.switches, state.bytes};
+  counters.host_to_device_bytes = static_cast<uint64_t>(state.copied_bytes[0]);
+  counters.device_to_host_bytes = static_cast<uint64_t>(state.copied_bytes[1]);
+  counters.sm_active_ns = static_cast<uint64_t>(state.sm_active_ns);
+  counters.occupancy_ns = static_cast<uint64_t>(state.occupancy_ns);
+  for (uint32_t i = 0; i < kInstructionClasses; ++i) {
+    counters.class_busy_ns[i] = static_cast<uint64_t>(state.class_busy_ns[i]);
+  }
+  return counters;
+}
+
+uint64_t GpuModel::ContextMemoryBusyNs(ContextId context) const {
+  const Context* found = state_->FindContext(context);
+  return found == nullptr ? 0 : static_cast<uint64_t>(found->dram_bytes / state_->gpu.memory_bytes_per_s * 1e9);
 }
 
 ContextId GpuModel::ActiveContext() const { return state_->active == nullptr ? 0 : state_->active->id; }

@@ -61,6 +61,10 @@ struct GpuCounters {
   uint64_t sm_busy_ns = 0;      // SM time at full issue rate, of all SMs
   uint64_t switches = 0;
   double bytes = 0;  // DRAM traffic
+  uint64_t host_to_device_bytes = 0, device_to_host_bytes = 0;
+  uint64_t sm_active_ns = 0;                         // SM time with a block on it, of all SMs
+  uint64_t occupancy_ns = 0;                         // resident warps of all that fit
+  uint64_t class_busy_ns[kInstructionClasses] = {};  // issue slots of each class in use
 };
 
 class GpuModel {
@@ -94,6 +98,7 @@ class GpuModel {
   GpuCounters Counters() const;
   ContextId ActiveContext() const;                  // whose group the SMs execute; 0: nobody's
   uint64_t ContextBusyNs(ContextId context) const;  // time in which this context held the GPU with work; 0 when gone
+  uint64_t ContextMemoryBusyNs(ContextId context) const;  // its DRAM time at full bandwidth
   // Faults and policies, from their instant on. Factors of what the parameters say; 1: as they say.
   void SetSpeed(uint64_t now_ns, double clock, double memory);
   // No kernel of the context ends while this is on; context 0: the whole engine stands still, and no turn ends either.

@@ -76,6 +76,7 @@ struct Context {
   uint64_t slice_ns = 0;
   uint64_t outstanding = 0;  // work submitted and not done
   double busy_ns = 0;
+  double dram_bytes = 0;  // moved for it so far
   double warm_bytes = 0;  // of its data in the L2
 };
 
@@ -114,6 +115,8 @@ struct GpuModel::State {
   std::optional<uint64_t> next;               // event after `now` as of the last Schedule
   bool unscheduled = false;                   // something changed since
   double busy_ns = 0, memory_busy_ns = 0, sm_busy_ns = 0, bytes = 0;
+  double copied_bytes[kCopyDirections] = {};
+  double sm_active_ns = 0, occupancy_ns = 0, class_busy_ns[kInstructionClasses] = {};
   uint64_t switches = 0;
   std::vector<KernelLoad> kernel_loads;  // scratch of SetRates
   std::vector<CopyLoad> copy_loads;
@@ -135,6 +138,7 @@ struct GpuModel::State {
 
   // schedule.cc: time.
   void Progress(uint64_t to);
+  void CountActivity(const Kernel& kernel, double dt);
   void Retire();
   void Schedule();
   void TakeTurns();

@@ -53,7 +53,9 @@ enum class MessageType : uint32_t {
   kFaults,            // → FaultInfo × count
   kLeaveWord,         // gpu, value; only where scrubbing is switched off
   kFoundWord,         // gpu → a: word
-  kLast = kFoundWord,
+  kSet,               // gpu, value: GpuSetting, amount; owner only
+  kAccounting,        // gpu → AccountingRecord × count
+  kLast = kAccounting,
 };
 
 struct Request {

@@ -1,4 +1,6 @@
 // What the engine answers to each kind of request.
+#include <time.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstring>
@@ -12,7 +14,6 @@ namespace {
 
 constexpr size_t kMostSymbols = 2048;                                                 // the driver API has fewer names
 constexpr uint32_t kModeDefault = 0, kModeProhibited = 2, kModeExclusiveProcess = 3;  // NVML's numbers
-constexpr uint32_t kIdleClockKhz = 210'000;
 
 template <typename T>
 void Append(std::vector<uint8_t>& out, const T& value) {
@@ -25,6 +26,12 @@ template <typename T>
 uint32_t AppendAll(std::vector<uint8_t>& out, const std::vector<T>& values) {
   for (const T& value : values) Append(out, value);
   return static_cast<uint32_t>(values.size());
+}
+
+uint64_t WallClockUs() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
 }
 
 void Copy(const std::string& text, char* out, size_t size) {
@@ -54,9 +61,11 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
   const bool names_gpu =
       type == MessageType::kCreateContext || type == MessageType::kMemoryInfo || type == MessageType::kState ||
       type == MessageType::kProcesses || type == MessageType::kSetComputeMode || type == MessageType::kSetTimeSlice ||
-      type == MessageType::kResetGpu || type == MessageType::kLeaveWord || type == MessageType::kFoundWord;
+      type == MessageType::kResetGpu || type == MessageType::kLeaveWord || type == MessageType::kFoundWord ||
+      type == MessageType::kSet || type == MessageType::kAccounting;
   const bool owners_only = type == MessageType::kSetTimeSlice || type == MessageType::kResetGpu ||
-                           type == MessageType::kInjectFault || type == MessageType::kClearFaults;
+                           type == MessageType::kInjectFault || type == MessageType::kClearFaults ||
+                           type == MessageType::kSet;
   if (owners_only && session.peer.uid != settings_.owner_uid) {
     result = Result::kNotOwner;
   } else if (names_gpu && request.gpu >= gpus_.size()) {
@@ -117,6 +126,10 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
           gpus_[request.gpu]->compute_mode = request.value;
         }
         break;
+      case MessageType::kSet:
+        result = Set(session, request.gpu, static_cast<GpuSetting>(request.value), request.amount, now_ns);
+        break;
+      case MessageType::kAccounting: header.count = AppendAll(payload, AccountingOf(request.gpu, now_ns)); break;
       case MessageType::kStatus: {
         const std::string text = StatusText(now_ns);
         payload.assign(text.begin(), text.end());
@@ -188,6 +201,8 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     context.memory = gpu.info.context_bytes;
     gpu.used += context.memory;
     ++gpu.contexts;
+    gpu.accounting.ContextBegan(session.peer.pid, now_ns, WallClockUs());
+    gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(context.memory));
     ContextEntry& entry = session.page->contexts[slot];
     entry.xid.store(0, std::memory_order_relaxed);
     entry.error.store(0, std::memory_order_relaxed);
@@ -241,6 +256,7 @@ Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes) {
   if (bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
   context->memory += bytes;
   gpu.used += bytes;
+  gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(bytes));
   return Result::kOk;
 }
 
@@ -251,6 +267,7 @@ Result Engine::Return(Session& session, uint64_t id, uint64_t bytes) {
   if (bytes > context->memory - gpu.info.context_bytes) return Result::kRefused;  // more than it has
   context->memory -= bytes;
   gpu.used -= bytes;
+  gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(bytes));
   return Result::kOk;
 }
 
@@ -311,41 +328,19 @@ void Engine::CountUnsupported(const char* text, size_t size) {
   if (unsupported_.size() < kMostSymbols || unsupported_.contains(symbol)) ++unsupported_[symbol];
 }
 
-GpuState Engine::StateOf(uint32_t index, uint64_t now_ns) {
-  Gpu& gpu = *gpus_[index];
-  const GpuCounters counters = gpu.model.Counters();
-  gpu.meter.Sample(now_ns, counters, gpu.info.max_power_mw);
-  GpuState state = {};
-  state.engine_time_ns = now_ns;
-  state.memory_used_bytes = gpu.used;
-  state.busy_ns = counters.busy_ns;
-  state.memory_busy_ns = counters.memory_busy_ns;
-  state.energy_mj = gpu.meter.EnergyMj();
-  state.power_mw = gpu.meter.PowerMw();
-  state.temperature_c = gpu.meter.TemperatureC();
-  const auto clock = static_cast<uint32_t>(gpu.info.clock_khz * gpu.clock);
-  state.sm_clock_khz = gpu.contexts > 0 ? clock : std::min(kIdleClockKhz, clock);
-  state.memory_clock_khz = gpu.info.memory_clock_khz;
-  state.utilization_gpu = gpu.meter.UtilizationGpu();
-  state.utilization_memory = gpu.meter.UtilizationMemory();
-  state.contexts = gpu.contexts;
-  state.compute_mode = gpu.compute_mode;
-  state.time_slice_class = gpu.time_slice_class;
-  state.health = gpu.health;
-  return state;
-}
-
 std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) const {
   std::map<uint32_t, ProcessInfo> processes;  // a process may have several connections
   for (const auto& [id, session] : sessions_) {
-    uint64_t busy = session->past_busy_ns[index];
+    uint64_t busy = session->past_busy_ns[index], memory_busy = session->past_memory_busy_ns[index];
     uint64_t memory = 0;
     bool present = false;
     for (const ContextRecord& context : session->contexts) {
       if (context.id == 0 || context.gpu != index) continue;
       present = true;
       memory += context.memory;
-      if (!context.dead) busy += gpus_[index]->model.ContextBusyNs(context.model);
+      if (context.dead) continue;
+      busy += gpus_[index]->model.ContextBusyNs(context.model);
+      memory_busy += gpus_[index]->model.ContextMemoryBusyNs(context.model);
     }
     if (!present) continue;
     ProcessInfo& process = processes[session->peer.pid];
@@ -353,6 +348,7 @@ std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) const {
     process.gpu = index;
     process.memory_bytes += memory;
     process.busy_ns += busy;
+    process.memory_busy_ns += memory_busy;
     Copy(session->peer.name, process.name, sizeof(process.name));
   }
   std::vector<ProcessInfo> list;

@@ -19,14 +19,17 @@ void GpuModel::State::Progress(uint64_t to) {
   now = to;
   if (dt <= 0) return;
   double dram_bytes = 0;
-  for (auto& direction : copies) {
-    for (Copy& copy : direction) {
+  for (uint32_t direction = 0; direction < kCopyDirections; ++direction) {
+    for (Copy& copy : copies[direction]) {
       if (copy.delay_ns > 0) {
         copy.delay_ns -= dt;
         continue;
       }
-      copy.bytes_left -= copy.rate * dt;
-      dram_bytes += copy.rate * dt * (&direction == &copies[2] ? 2 : 1);
+      const double moved = copy.rate * dt, traffic = moved * (direction == 2 ? 2 : 1);
+      copy.bytes_left -= moved;
+      copied_bytes[direction] += moved;
+      dram_bytes += traffic;
+      if (Context* context = FindContext(copy.context)) context->dram_bytes += traffic;
     }
   }
   if (active != nullptr && !active->kernels.empty()) {
@@ -49,12 +52,26 @@ void GpuModel::State::Progress(uint64_t to) {
         active->warm_bytes = std::min(gpu.l2_bytes, active->warm_bytes + fetched);
       }
       dram_bytes += fetched;
+      active->dram_bytes += fetched;
       sm_busy_ns += kernel.sm_use / gpu.sm_count * dt;
+      CountActivity(kernel, dt);
     }
     if (resident || hung) busy_ns += dt;  // hung: the GPU says that it is busy
   }
   bytes += dram_bytes;
   memory_busy_ns += dram_bytes / gpu.memory_bytes_per_s * 1e9;
+}
+
+void GpuModel::State::CountActivity(const Kernel& kernel, double dt) {
+  const double blocks = static_cast<double>(kernel.in_flight), sms = gpu.sm_count;
+  sm_active_ns += std::min(1.0, blocks / sms) * dt;
+  const double warps = (kernel.cost.threads_per_block + 31) / 32;  // whole warps
+  occupancy_ns += std::min(1.0, blocks * warps * 32 / (sms * gpu.threads_per_sm)) * dt;
+  const double cycles = gpu.clock_hz * 1e-9 * dt * sms;
+  for (uint32_t i = 0; i < kInstructionClasses; ++i) {
+    const double issued = kernel.rate * blocks * kernel.cost.warp_instructions[i] * dt;
+    class_busy_ns[i] += std::min(1.0, issued / (gpu.warp_throughput[i] * cycles)) * dt;
+  }
 }
 
 void GpuModel::State::Retire() {

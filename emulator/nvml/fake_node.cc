@@ -1,5 +1,7 @@
 #include "emulator/nvml/fake_node.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -43,8 +45,12 @@ class FakeClient : public Client {
     FakeNode& node = FakeNode::Get();
     if (!node.up) return Result::kLost;
     if (gpu >= node.states.size()) return Result::kNoSuchObject;
+    if (gpu == 0 && node.lost) return Result::kDeviceLost;
     node.states[gpu].engine_time_ns += node.ns_per_look;
-    for (ProcessInfo& process : node.processes) process.busy_ns += node.busy_ns_per_look;
+    for (ProcessInfo& process : node.processes) {
+      process.busy_ns += node.busy_ns_per_look;
+      process.memory_busy_ns += node.busy_ns_per_look / 10;
+    }
     *state = node.states[gpu];
     return Result::kOk;
   }
@@ -62,6 +68,29 @@ class FakeClient : public Client {
     if (!node.owner) return Result::kRefused;
     node.states[gpu].compute_mode = mode;
     return Result::kOk;
+  }
+  Result Set(uint32_t, GpuSetting setting, uint64_t value) override {
+    FakeNode& node = FakeNode::Get();
+    if (!node.up) return Result::kLost;
+    if (!node.owner) return Result::kNotOwner;
+    node.set[setting] = value;
+    return Result::kOk;
+  }
+  Result Accounting(uint32_t, std::vector<AccountingRecord>* records) override {
+    *records = FakeNode::Get().accounted;
+    return FakeNode::Get().up ? Result::kOk : Result::kLost;
+  }
+  Result Events(uint64_t after, std::vector<EventInfo>* events) override {
+    if (!FakeNode::Get().up) return Result::kLost;
+    for (const EventInfo& event : FakeNode::Get().events) {
+      if (event.number > after) events->push_back(event);
+    }
+    return Result::kOk;
+  }
+  uint64_t EventCount() const override { return FakeNode::Get().events.size(); }
+  void AwaitEvent(uint64_t, uint64_t timeout_ns) const override {
+    const timespec pause = {0, static_cast<long>(std::min<uint64_t>(timeout_ns, 1'000'000))};
+    nanosleep(&pause, nullptr);
   }
 
  private:
@@ -92,6 +121,15 @@ GpuInfo FakeGpu(const char* name, const char* architecture, int major, int minor
   info.pcie_gen = 4;
   info.pcie_lanes = 16;
   info.max_power_mw = 400'000;
+  info.min_power_mw = 100'000;
+  info.idle_clock_khz = 210'000;
+  info.hbm = 1;
+  info.slowdown_c = 92;
+  info.shutdown_c = 95;
+  info.bar1_bytes = 64ull << 30;
+  snprintf(info.board, sizeof(info.board), "board-%u", index);
+  snprintf(info.vbios, sizeof(info.vbios), "92.00.19.00.01");
+  snprintf(info.part_number, sizeof(info.part_number), "900-2G183-0000-001");
   info.memory_bytes = 40960ull << 20;
   info.reserved_bytes = 512ull << 20;
   return info;
@@ -104,6 +142,10 @@ void FakeNode::Reset() {
   gpus = {FakeGpu("NVIDIA A100-SXM4-40GB", "ampere", 8, 0, 0), FakeGpu("Tesla T4", "turing", 7, 5, 1)};
   gpus[0].mig_capable = 1;
   gpus[0].pci_device_id = 0x20B010DE;
+  gpus[0].nvlinks = 12;
+  gpus[0].nvlink_generation = 3;
+  gpus[1].hbm = 0;
+  gpus[1].idle_memory_clock_khz = 405'000;
   gpus[1].memory_bytes = 15360ull << 20;
   gpus[1].reserved_bytes = 256ull << 20;
   gpus[1].max_power_mw = 70'000;
@@ -113,7 +155,19 @@ void FakeNode::Reset() {
     state.temperature_c = 33;
     state.sm_clock_khz = 1'410'000;
     state.memory_clock_khz = 1'215'000;
+    state.application_sm_khz = 1'410'000;
+    state.application_memory_khz = 1'215'000;
+    state.persistence_mode = state.ecc_mode = state.ecc_pending = 1;
   }
+  states[0].power_limit_mw = 400'000;
+  states[1].power_limit_mw = 70'000;
+}
+
+void FakeNode::AddH100() {
+  gpus.push_back(FakeGpu("NVIDIA H100 80GB HBM3", "hopper", 9, 0, 2));
+  gpus.back().nvlinks = 18;
+  gpus.back().nvlink_generation = 4;
+  states.push_back(states[0]);
 }
 
 bool ConnectToNode(std::unique_ptr<Client>* client, std::string* why) {

@@ -21,11 +21,16 @@ struct FakeNode {
   std::vector<GpuState> states;  // one a GPU
   std::vector<ProcessInfo> processes;
   uint64_t ns_per_look = 0;       // engine time passes by this with every State call
-  uint64_t busy_ns_per_look = 0;  // … and each process was busy for this much of it
+  uint64_t busy_ns_per_look = 0;  // … and each process was busy, DRAM for it a tenth of that, for this much of it
+  std::vector<AccountingRecord> accounted;
+  std::vector<EventInfo> events;
+  std::map<GpuSetting, uint64_t> set;  // the last value of each
+  bool lost = false;                   // GPU 0 fell off the bus
   std::map<std::string, int> unsupported;
 
   static FakeNode& Get();
-  void Reset();  // two GPUs: an A100 with MIG, a T4 without
+  void Reset();    // two GPUs: an A100 with MIG, a T4 without
+  void AddH100();  // a third, with GPM
 };
 
 GpuInfo FakeGpu(const char* name, const char* architecture, int major, int minor, unsigned index);

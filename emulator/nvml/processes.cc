@@ -2,7 +2,7 @@
 // empty.
 #include <algorithm>
 
-#include "emulator/nvml/state.h"
+#include "emulator/nvml/give.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::nvml::abi {
@@ -24,115 +24,83 @@ void Fill(const ProcessInfo& from, nvmlProcessDetail_v1_t* to) {
   *to = {from.pid, from.memory_bytes, kNoInstance, kNoInstance, 0};
 }
 
-// NVML's way of returning lists: *count is the room on the way in and the number on the way out; too little room says
-// so with the number needed, and asking with none is how a caller learns it.
 template <typename T>
-nvmlReturn_t List(nvmlDevice_t device, unsigned* count, T* infos, bool empty) {
+nvmlReturn_t List(nvmlDevice_t device, unsigned* count, T* infos, bool compute) {
   return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
     if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     std::vector<ProcessInfo> processes;
-    if (!empty) {
+    if (compute) {
       emulator::Result result = session.client->Processes(gpu, &processes);
       if (result != emulator::Result::kOk) return emulator::FromResult(result);
     }
-    unsigned room = *count;
-    *count = static_cast<unsigned>(processes.size());
-    if (processes.empty()) return NVML_SUCCESS;
-    if (room < processes.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
-    if (infos == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    for (size_t i = 0; i < processes.size(); ++i) Fill(processes[i], &infos[i]);
-    return NVML_SUCCESS;
+    std::vector<T> list(processes.size());
+    for (size_t i = 0; i < list.size(); ++i) Fill(processes[i], &list[i]);
+    return emulator::GiveList(list, count, infos);
   });
 }
 
-nvmlReturn_t Samples(NvmlSession& session, unsigned gpu, uint64_t since, std::vector<ProcessSample>* samples) {
-  emulator::Result result = session.sampler.Read(*session.client, gpu, since, samples);
-  return result == emulator::Result::kOk ? NVML_SUCCESS : emulator::FromResult(result);
+// Utilisation of each process since `since`; there being none is an error of its own.
+template <typename T, typename Make>
+nvmlReturn_t Samples(nvmlDevice_t device, unsigned* count, uint64_t since, T* out, Make make) {
+  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
+    if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    std::vector<ProcessSample> samples;
+    emulator::Result result = session.sampler.Read(*session.client, gpu, since, &samples);
+    if (result != emulator::Result::kOk) return emulator::FromResult(result);
+    const unsigned room = out == nullptr ? 0 : *count;
+    *count = static_cast<unsigned>(samples.size());
+    if (samples.empty()) return NVML_ERROR_NOT_FOUND;
+    if (room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+    for (size_t i = 0; i < samples.size(); ++i) out[i] = make(samples[i]);
+    return NVML_SUCCESS;
+  });
 }
 
 }  // namespace
 
 extern "C" {
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
-                                                  nvmlProcessInfo_v1_t* infos) {
-  return List(device, infoCount, infos, false);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
-                                                     nvmlProcessInfo_v2_t* infos) {
-  return List(device, infoCount, infos, false);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount,
-                                                     nvmlProcessInfo_t* infos) {
-  return List(device, infoCount, infos, false);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
-                                                   nvmlProcessInfo_v1_t* infos) {
-  return List(device, infoCount, infos, true);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
-                                                      nvmlProcessInfo_v2_t* infos) {
-  return List(device, infoCount, infos, true);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount,
-                                                      nvmlProcessInfo_t* infos) {
-  return List(device, infoCount, infos, true);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
-                                                     nvmlProcessInfo_v1_t* infos) {
-  return List(device, infoCount, infos, true);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
-                                                        nvmlProcessInfo_v2_t* infos) {
-  return List(device, infoCount, infos, true);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount,
-                                                        nvmlProcessInfo_t* infos) {
-  return List(device, infoCount, infos, true);
-}
+// The three versions of the three lists differ in their elements only.
+#define METE_PROCESS_LIST(name, compute)                                                              \
+  nvmlReturn_t name(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_v1_t* infos) {      \
+    return List(device, infoCount, infos, compute);                                                   \
+  }                                                                                                   \
+  nvmlReturn_t name##_v2(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_v2_t* infos) { \
+    return List(device, infoCount, infos, compute);                                                   \
+  }                                                                                                   \
+  nvmlReturn_t name##_v3(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_t* infos) {    \
+    return List(device, infoCount, infos, compute);                                                   \
+  }
+METE_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, true)
+METE_PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses, false)
+METE_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses, false)
+#undef METE_PROCESS_LIST
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* plist) {
   return WithGpu(device, [&](NvmlSession&, unsigned) {
     if (plist == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (plist->version != StructVersion<nvmlProcessDetailList_t>(1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (plist->mode > 2) return NVML_ERROR_INVALID_ARGUMENT;
-    return List(device, &plist->numProcArrayEntries, plist->procArray, plist->mode != 0);
+    return List(device, &plist->numProcArrayEntries, plist->procArray, plist->mode == 0);
   });
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
                                              unsigned int* processSamplesCount, unsigned long long lastSeenTimeStamp) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
-    if (processSamplesCount == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    std::vector<ProcessSample> samples;
-    nvmlReturn_t code = Samples(session, gpu, lastSeenTimeStamp, &samples);
-    if (code != NVML_SUCCESS) return code;
-    unsigned room = *processSamplesCount;
-    *processSamplesCount = static_cast<unsigned>(samples.size());
-    if (samples.empty()) return NVML_ERROR_NOT_FOUND;
-    if (utilization == nullptr || room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      utilization[i] = {samples[i].pid, samples[i].time_us, samples[i].sm, samples[i].memory, 0, 0};
-    }
-    return NVML_SUCCESS;
+  return Samples(device, processSamplesCount, lastSeenTimeStamp, utilization, [](const ProcessSample& sample) {
+    return nvmlProcessUtilizationSample_t{sample.pid, sample.time_us, sample.sm, sample.memory, 0, 0};
   });
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t* info) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
+  return WithGpu(device, [&](NvmlSession&, unsigned) {
     if (info == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (info->version != StructVersion<nvmlProcessesUtilizationInfo_t>(1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    std::vector<ProcessSample> samples;
-    nvmlReturn_t code = Samples(session, gpu, info->lastSeenTimeStamp, &samples);
-    if (code != NVML_SUCCESS) return code;
-    unsigned room = info->processSamplesCount;
-    info->processSamplesCount = static_cast<unsigned>(samples.size());
-    if (samples.empty()) return NVML_ERROR_NOT_FOUND;
-    if (info->procUtilArray == nullptr || room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      info->procUtilArray[i] = {samples[i].time_us, samples[i].pid, samples[i].sm, samples[i].memory, 0, 0, 0, 0};
-    }
-    return NVML_SUCCESS;
+    return Samples(device, &info->processSamplesCount, info->lastSeenTimeStamp, info->procUtilArray,
+                   [](const ProcessSample& sample) {
+                     return nvmlProcessUtilizationInfo_v1_t{
+                         sample.time_us, sample.pid, sample.sm, sample.memory, 0, 0, 0, 0};
+                   });
   });
 }
 

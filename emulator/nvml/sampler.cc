@@ -4,15 +4,11 @@
 
 #include <algorithm>
 
+#include "emulator/nvml/give.h"
+
 namespace mete::emulator {
 
 namespace {
-
-uint64_t WallClockUs() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
-}
 
 uint32_t Percent(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<uint32_t>(std::min<uint64_t>(100, (part * 100 + whole / 2) / whole));
@@ -27,20 +23,14 @@ Result ProcessSampler::Take(Client& client, uint32_t gpu, const Reading& before,
   if (Result result = client.Processes(gpu, &processes); result != Result::kOk) return result;
   reading->engine_time_ns = state.engine_time_ns;
   uint64_t interval = state.engine_time_ns - std::min(before.engine_time_ns, state.engine_time_ns);
-  uint64_t busy_all = 0;
-  std::vector<uint64_t> busy;
+  const uint64_t now = WallClockUs();
   for (const ProcessInfo& process : processes) {
-    auto known = before.busy_ns.find(process.pid);
-    uint64_t start = known == before.busy_ns.end() ? 0 : known->second;
-    busy.push_back(process.busy_ns - std::min(start, process.busy_ns));
-    busy_all += busy.back();
-    reading->busy_ns[process.pid] = process.busy_ns;
-  }
-  uint64_t now = WallClockUs();
-  for (size_t i = 0; i < processes.size(); ++i) {
-    // DRAM time is known for the whole GPU only: a process gets its part by GPU time.
-    uint32_t memory = busy_all == 0 ? 0 : static_cast<uint32_t>(state.utilization_memory * busy[i] / busy_all);
-    reading->samples.push_back({processes[i].pid, now, Percent(busy[i], interval), memory});
+    const auto known = before.used.find(process.pid);
+    const Used start = known == before.used.end() ? Used{} : known->second;
+    const uint64_t busy = process.busy_ns - std::min(start.busy_ns, process.busy_ns);
+    const uint64_t memory = process.memory_busy_ns - std::min(start.memory_busy_ns, process.memory_busy_ns);
+    reading->used[process.pid] = {process.busy_ns, process.memory_busy_ns};
+    reading->samples.push_back({process.pid, now, Percent(busy, interval), Percent(memory, interval)});
   }
   return Result::kOk;
 }

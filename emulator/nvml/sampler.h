@@ -28,10 +28,13 @@ class ProcessSampler {
   static constexpr int kIntervalMs = 100;
 
  private:
+  struct Used {
+    uint64_t busy_ns = 0, memory_busy_ns = 0;
+  };
   struct Reading {
     uint64_t engine_time_ns = 0;
-    std::map<uint32_t, uint64_t> busy_ns;  // by pid
-    std::vector<ProcessSample> samples;    // of the interval that ended with this reading
+    std::map<uint32_t, Used> used;       // by pid
+    std::vector<ProcessSample> samples;  // of the interval that ended with this reading
   };
   static Result Take(Client& client, uint32_t gpu, const Reading& before, Reading* reading);
 

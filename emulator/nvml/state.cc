@@ -94,9 +94,14 @@ std::shared_ptr<NvmlSession> CurrentNvmlSession(nvmlReturn_t* code) {
   return *code == nvml::abi::NVML_SUCCESS ? process.session : nullptr;
 }
 
-nvmlReturn_t NvmlNotSupported(const char* symbol) noexcept {
+nvmlReturn_t NvmlNotSupported(const char* symbol, bool counted, const void* device) noexcept {
   return WithNode([&](NvmlSession& session) {
-    session.client->CountUnsupportedCall(symbol);
+    unsigned gpu = 0;
+    const auto handle = static_cast<nvmlDevice_t>(const_cast<void*>(device));
+    if (device != kNoDeviceArgument && !NvmlGpuOf(session, handle, &gpu)) {
+      return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
+    }
+    if (counted) session.client->CountUnsupportedCall(symbol);
     return nvml::abi::NVML_ERROR_NOT_SUPPORTED;
   });
 }
@@ -118,6 +123,7 @@ nvmlReturn_t FromResult(Result result) {
     case Result::kRefused:
     case Result::kNotOwner: return nvml::abi::NVML_ERROR_NO_PERMISSION;
     case Result::kInUse: return nvml::abi::NVML_ERROR_IN_USE;
+    case Result::kInvalid: return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
     case Result::kDeviceLost: return nvml::abi::NVML_ERROR_GPU_IS_LOST;
     case Result::kLost: return nvml::abi::NVML_ERROR_DRIVER_NOT_LOADED;  // the engine is this node's kernel driver
     case Result::kContextDead: break;

@@ -38,8 +38,10 @@ nvml::abi::nvmlReturn_t NvmlShutdown();
 // The session, or null and the code to answer with.
 std::shared_ptr<NvmlSession> CurrentNvmlSession(nvml::abi::nvmlReturn_t* code);
 
-// What every name without behaviour answers; counted at the engine.
-nvml::abi::nvmlReturn_t NvmlNotSupported(const char* symbol) noexcept;
+// What every name without behaviour answers. `counted`: the engine is told, since a client may miss it; not for what a
+// real board or driver would refuse too. `device`: the call's first argument where that is one.
+inline const void* const kNoDeviceArgument = &kMaxNvmlGpus;
+nvml::abi::nvmlReturn_t NvmlNotSupported(const char* symbol, bool counted, const void* device) noexcept;
 
 nvml::abi::nvmlDevice_t NvmlHandle(unsigned gpu);
 // False: no handle of this library, or of a GPU that the node does not have.

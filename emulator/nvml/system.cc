@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "emulator/nvml/state.h"
+#include "emulator/nvml/give.h"
 #include "mete/nvml_prototypes.h"
 
 // Its presence says that this is an emulated node. Reports show it; nothing decides by it.
@@ -18,6 +18,14 @@ using emulator::NvmlInitialise;
 using emulator::NvmlSession;
 using emulator::NvmlShutdown;
 using emulator::WithNode;
+
+namespace {
+
+nvmlReturn_t NoSuchUnit() {
+  return WithNode([](NvmlSession&) { return NVML_ERROR_INVALID_ARGUMENT; });
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -95,6 +103,33 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
   return nvmlSystemGetCudaDriverVersion_v2(cudaDriverVersion);
 }
 
+nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t* branchInfo, unsigned int length) {
+  return WithNode([&](NvmlSession& session) {
+    if (branchInfo == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    if (branchInfo->version != StructVersion<nvmlSystemDriverBranchInfo_t>(1)) {
+      return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    }
+    const std::string driver = session.client->DriverVersion();
+    return CopyText("r" + driver.substr(0, driver.find('.')) + "_00", branchInfo->branch,
+                    std::min<unsigned>(length, sizeof(branchInfo->branch)));
+  });
+}
+
+// Host interface cards and excluded GPUs: the node has none.
+nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* hwbcCount, nvmlHwbcEntry_t* hwbcEntries) {
+  return WithNode([&](NvmlSession&) { return emulator::GiveList<nvmlHwbcEntry_t>({}, hwbcCount, hwbcEntries); });
+}
+nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int* deviceCount) {
+  return WithNode([&](NvmlSession&) {
+    if (deviceCount == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    *deviceCount = 0;
+    return NVML_SUCCESS;
+  });
+}
+nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int, nvmlExcludedDeviceInfo_t*) {
+  return WithNode([](NvmlSession&) { return NVML_ERROR_INVALID_ARGUMENT; });
+}
+
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int length) {
   return WithNode([&](NvmlSession& session) {
     if (name == nullptr || length == 0) return NVML_ERROR_INVALID_ARGUMENT;
@@ -112,6 +147,19 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int
     return NVML_ERROR_NOT_FOUND;
   });
 }
+
+// --- S-class units: chassis with GPUs, of which the node has none, so that no handle of one is valid
+// ------------------
+
+nvmlReturn_t nvmlUnitGetCount(unsigned int* unitCount) { return nvmlGetExcludedDeviceCount(unitCount); }
+nvmlReturn_t nvmlUnitGetHandleByIndex(unsigned int, nvmlUnit_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetUnitInfo(nvmlUnit_t, nvmlUnitInfo_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetLedState(nvmlUnit_t, nvmlLedState_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetPsuInfo(nvmlUnit_t, nvmlPSUInfo_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetTemperature(nvmlUnit_t, unsigned int, unsigned int*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetFanSpeedInfo(nvmlUnit_t, nvmlUnitFanSpeeds_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitGetDevices(nvmlUnit_t, unsigned int*, nvmlDevice_t*) { return NoSuchUnit(); }
+nvmlReturn_t nvmlUnitSetLedState(nvmlUnit_t, nvmlLedColor_t) { return NoSuchUnit(); }
 
 }  // extern "C"
 
