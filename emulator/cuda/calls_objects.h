@@ -29,6 +29,12 @@ class CallObjects {
     Fill();
   }
   ~CallObjects() {
+    // Mappable memory outlives its context, and takes real pages while it can be shared.
+    if (values_.contains("reserved")) {
+      ::cuMemUnmap(As<CUdeviceptr>("reserved"), 2 << 20);
+      ::cuMemAddressFree(As<CUdeviceptr>("reserved"), 2 << 20);
+    }
+    if (values_.contains("phys")) ::cuMemRelease(As<CUmemGenericAllocationHandle>("phys"));
     // Calls may have left a primary context and a pool of their own in force.
     ::cuDevicePrimaryCtxReset_v2(0);
     CUmemoryPool pool = nullptr;
