@@ -72,9 +72,46 @@ inline CUresult LaunchOldAsync(decltype(&::cuLaunchGridAsync) real, CUfunction f
   const uint64_t shape = Shape(static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
   return ThroughGate(stream, false, CostKey(function, shape, 0), [&] { return real(function, width, height, stream); });
 }
+// Calls what may make a graph's memory appear, if there is room for it.
+template <typename Call>
+CUresult WithGraphMemory(Process& p, CUgraphExec graph, Call call) {
+  bool needs;
+  const CUresult room = p.graphs.Begin(p, graph, &needs);
+  if (room != CUDA_SUCCESS) return room;
+  const CUresult result = call();
+  if (needs) p.graphs.End(p, graph, result == CUDA_SUCCESS);
+  return result;
+}
 template <bool kPerThread>
 CUresult LaunchGraph(decltype(&::cuGraphLaunch) real, CUgraphExec graph, CUstream stream) {
-  return ThroughGate(stream, kPerThread, CostKey(graph, 0, 0), [&] { return real(graph, stream); });
+  METE_READY(p);
+  return WithGraphMemory(*p, graph, [&] {
+    return ThroughGate(stream, kPerThread, CostKey(graph, 0, 0), [&] { return real(graph, stream); });
+  });
+}
+inline CUresult UploadGraph(decltype(&::cuGraphUpload) real, CUgraphExec graph, CUstream stream) {
+  METE_READY(p);
+  return WithGraphMemory(*p, graph, [&] { return real(graph, stream); });
+}
+template <typename... More>
+CUresult InstantiateGraph(CUresult (*real)(CUgraphExec*, CUgraph, More...), CUgraphExec* exec, CUgraph graph,
+                          More... more) {
+  METE_READY(p);
+  const CUresult result = real(exec, graph, more...);
+  if (result == CUDA_SUCCESS && exec != nullptr) p->graphs.Instantiated(*p, *exec, graph);
+  return result;
+}
+inline CUresult DestroyGraph(decltype(&::cuGraphExecDestroy) real, CUgraphExec graph) {
+  METE_READY(p);
+  const CUresult result = real(graph);
+  if (result == CUDA_SUCCESS) p->graphs.Destroyed(*p, graph);
+  return result;
+}
+inline CUresult TrimGraphs(decltype(&::cuDeviceGraphMemTrim) real, CUdevice device) {
+  METE_READY(p);
+  const CUresult result = real(device);
+  if (result == CUDA_SUCCESS) p->graphs.Trimmed(*p);
+  return result;
 }
 
 // ---- where completion is seen

@@ -11,6 +11,7 @@
 #include "interceptor/connection.h"
 #include "interceptor/context.h"
 #include "interceptor/driver.h"
+#include "interceptor/graph_memory.h"
 #include "interceptor/memory.h"
 #include "interceptor/pool.h"
 #include "interceptor/tracker.h"
@@ -32,6 +33,7 @@ struct Process {
   Pools pools;
   Vmm vmm;
   Contexts contexts;
+  GraphMemory graphs;
   Tracker tracker;
 };
 

@@ -2,7 +2,7 @@
    through one API until the driver refuses, halving the size down to one granule (2 MiB), and prints what it got.
 
    stranger API dlsym|proc-address [HOLD_SECONDS]
-   API: alloc pitch managed async async-ptsz pool vmm array array3d mipmap
+   API: alloc pitch managed async async-ptsz pool vmm array array3d mipmap graph capture
 
    Prints one JSON line: bytes asked for and got, the refusing call's error, and what cuMemGetInfo says. Exit 0 when an
    allocation was refused, 3 when none ever was, 4 when the driver could not be used. */
@@ -45,6 +45,12 @@ struct allocation_property { /* CUmemAllocationProp */
 };
 struct access { struct location location; int flags; };
 struct pool_property { int type, handle_types; struct location location; void* win32; size_t max_size; unsigned short usage; unsigned char reserved[54]; };
+struct node_property { /* CUDA_MEM_ALLOC_NODE_PARAMS */
+  struct pool_property pool;
+  const struct access* access;
+  size_t access_count, bytes;
+  device_pointer address;
+};
 struct array2d { size_t width, height; int format; unsigned channels; };
 struct array3d { size_t width, height, depth; int format; unsigned channels, flags; };
 
@@ -117,6 +123,33 @@ static result allocate(size_t bytes) {
     }
     result (*f)(void**, const struct array3d*) = find("cuArray3DCreate_v2", "cuArray3DCreate", 0);
     return f(&array, &d);
+  }
+  if (!strcmp(api, "graph") || !strcmp(api, "capture")) {
+    /* a graph with an allocation node, made by hand or by capturing an allocation: its memory comes with the launch */
+    result (*instantiate)(void**, void*, unsigned long long) = find("cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 0);
+    result (*launch)(void*, void*) = find("cuGraphLaunch", "cuGraphLaunch", 1);
+    result (*synchronize)(void*) = find("cuStreamSynchronize", "cuStreamSynchronize", 1);
+    void *graph = NULL, *node = NULL, *executable = NULL;
+    result r;
+    if (api[0] == 'g') {
+      struct node_property property = {.pool = {.type = PINNED, .location = {LOCATION_DEVICE, 0}}, .bytes = bytes};
+      result (*create)(void**, unsigned) = find("cuGraphCreate", "cuGraphCreate", 0);
+      result (*add)(void**, void*, void* const*, size_t, struct node_property*) = find("cuGraphAddMemAllocNode", "cuGraphAddMemAllocNode", 0);
+      if ((r = create(&graph, 0)) || (r = add(&node, graph, NULL, 0, &property))) return 1000 + r;
+    } else {
+      static void* stream;
+      result (*stream_create)(void**, unsigned) = find("cuStreamCreate", "cuStreamCreate", 0);
+      result (*begin)(void*, int) = find("cuStreamBeginCapture_v2", "cuStreamBeginCapture", 1);
+      result (*end)(void*, void**) = find("cuStreamEndCapture", "cuStreamEndCapture", 1);
+      result (*f)(device_pointer*, size_t, void*) = find("cuMemAllocAsync", "cuMemAllocAsync", 1);
+      if (!stream && (r = stream_create(&stream, 1))) return 1000 + r;
+      if ((r = begin(stream, 0))) return 1000 + r;
+      const result allocated = f(&p, bytes, stream);
+      if ((r = end(stream, &graph)) || allocated) return allocated ? allocated : 1000 + r;
+    }
+    if ((r = instantiate(&executable, graph, 0))) return r;
+    if ((r = launch(executable, NULL))) return r;
+    return (r = synchronize(NULL)) ? 1000 + r : 0;
   }
   fprintf(stderr, "stranger: unknown API %s\n", api);
   exit(2);
