@@ -10,9 +10,9 @@ import struct
 
 from harness import World, main, require, until
 
-MAGIC, VERSION, KINDS = 0x65476D65, 2, 25
+MAGIC, VERSION, KINDS = 0x65476D65, 2, 27
 HELLO, CREATE_CONTEXT, OPEN_STREAM, STOP = 1, 2, 11, 17
-OWNER_ONLY = (15, STOP, 18, 19, 21, 22)  # of the node's own uid, as this test is: what they do is allowed
+OWNER_ONLY = (15, STOP, 18, 19, 21, 22, 26)  # of the node's own uid, as this test is: what they do is allowed
 
 
 def request(kind, gpu=0, value=0, context=0, amount=0, text=b"", magic=MAGIC, version=VERSION, size=168):
