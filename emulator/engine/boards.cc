@@ -153,7 +153,7 @@ void MakeUuid(const std::string& node_root, const std::string& board, uint32_t i
   uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3f) | 0x80);
 }
 
-void Copy(std::string_view text, char* out, size_t size) {
+void CopyText(std::string_view text, char* out, size_t size) {
   std::memset(out, 0, size);
   std::memcpy(out, text.data(), std::min(text.size(), size - 1));
 }
@@ -199,11 +199,11 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   const Architecture& a = architecture->second;
   EngineSettings::Gpu gpu = {};
   GpuInfo& info = gpu.info;
-  Copy(board.nvml_name, info.name, sizeof(info.name));
-  Copy(board.id, info.board, sizeof(info.board));
-  Copy(board.architecture, info.architecture, sizeof(info.architecture));
+  CopyText(board.nvml_name, info.name, sizeof(info.name));
+  CopyText(board.id, info.board, sizeof(info.board));
+  CopyText(board.architecture, info.architecture, sizeof(info.architecture));
   MakeUuid(node_root, board.id, index, info.uuid);
-  Copy(fmt::format("00000000:{:02X}:{:02X}.0", kFirstBus + kBusStep * index, kPciDeviceNumber), info.pci_bus_id,
+  CopyText(fmt::format("00000000:{:02X}:{:02X}.0", kFirstBus + kBusStep * index, kPciDeviceNumber), info.pci_bus_id,
        sizeof(info.pci_bus_id));
   info.minor = index;
   info.pci_device_id = board.pci_device_id;

@@ -6,7 +6,7 @@
 namespace mete::cli {
 namespace {
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunBroker(const std::vector<std::string>& words) {
   share::HideMemory();
   CLI::App app("The broker of one node; started by other commands.");
   Common common;
@@ -22,6 +22,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kBroker{"_broker", "the background process of a node", Group::kInternal, Run};
+const Command kBroker{"_broker", "the background process of a node", Group::kInternal, RunBroker};
 
 }  // namespace mete::cli

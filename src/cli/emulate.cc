@@ -10,7 +10,7 @@
 namespace mete::cli {
 namespace {
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunEmulate(const std::vector<std::string>& words) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Lacks("cannot find where mete is installed: /proc/self/exe: {}", error.message());
@@ -27,6 +27,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kEmulate{"emulate", "an emulated GPU node: up, down, status, env, fault", Group::kNode, Run};
+const Command kEmulate{"emulate", "an emulated GPU node: up, down, status, env, fault", Group::kNode, RunEmulate};
 
 }  // namespace mete::cli

@@ -321,7 +321,7 @@ StatusOr<Json> ExplainJson(std::string_view subject) {
 
 namespace {
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunExplain(const std::vector<std::string>& words) {
   CLI::App app(
       "Explains a board, a promise or a mechanism, with sources. Without a name: lists what can be explained.");
   Common common;
@@ -344,6 +344,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kExplain{"explain", "what a board, a promise or a mechanism is, with sources", Group::kLook, Run};
+const Command kExplain{"explain", "what a board, a promise or a mechanism is, with sources", Group::kLook, RunExplain};
 
 }  // namespace mete::cli

@@ -264,7 +264,7 @@ Json InventoryJson(const Inventory& inventory) {
 
 namespace {
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunInventory(const std::vector<std::string>& words) {
   CLI::App app("What each GPU can do, and what it cannot and why.");
   Common common;
   AddCommon(app, common);
@@ -283,6 +283,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kInventory{"inventory", "what each GPU can do, and what it cannot and why", Group::kLook, Run};
+const Command kInventory{"inventory", "what each GPU can do, and what it cannot and why", Group::kLook, RunInventory};
 
 }  // namespace mete::cli

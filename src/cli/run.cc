@@ -159,7 +159,7 @@ StatusOr<int> RunProgram(const Options& options, const std::vector<std::string>&
   return outcome->exit_status;
 }
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunCommand(const std::vector<std::string>& words) {
   CLI::App app("Runs a command in a share of a GPU: mete run [OPTION…] -- CMD [ARG…]");
   Options options;
   app.add_option("--share", options.share, "In this share, made by 'mete share create' or by another run")
@@ -206,6 +206,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kRun{"run", "run a command in a share of a GPU", Group::kShare, Run};
+const Command kRun{"run", "run a command in a share of a GPU", Group::kShare, RunCommand};
 
 }  // namespace mete::cli

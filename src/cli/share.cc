@@ -267,7 +267,7 @@ constexpr std::string_view kHelp =
     "\n"
     "Each takes --json, --driver-root DIR and --help.\n";
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunShare(const std::vector<std::string>& words) {
   if (words.empty()) {
     Print(kHelp);
     return Usage("say what to do: mete share create, list, show, set or release");
@@ -287,6 +287,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kShare{"share", "shares that stay: create, list, show, set, release", Group::kShare, Run};
+const Command kShare{"share", "shares that stay: create, list, show, set, release", Group::kShare, RunShare};
 
 }  // namespace mete::cli

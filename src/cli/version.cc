@@ -3,7 +3,7 @@
 namespace mete::cli {
 namespace {
 
-StatusOr<int> Run(const std::vector<std::string>& words) {
+StatusOr<int> RunVersion(const std::vector<std::string>& words) {
   CLI::App app("Prints the version of mete.");
   Common common;
   AddJson(app, common);
@@ -19,6 +19,6 @@ StatusOr<int> Run(const std::vector<std::string>& words) {
 
 }  // namespace
 
-const Command kVersion{"version", "print the version", Group::kNode, Run};
+const Command kVersion{"version", "print the version", Group::kNode, RunVersion};
 
 }  // namespace mete::cli

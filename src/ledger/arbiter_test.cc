@@ -7,7 +7,7 @@
 namespace mete::ledger {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kMillisecond = 1'000'000;
 constexpr uint64_t kHandOver = 100'000;
 
 ShareState Idle(ShareKey key, uint32_t weight = 1) {
@@ -31,30 +31,31 @@ uint64_t Until(const Turn& turn, ShareKey key) {
 
 TEST(Arbiter, OneShareAloneIsNeverWindowed) {
   Arbiter arbiter;
-  EXPECT_EQ(Until(arbiter.Step(kMs, {Idle(1)}, kHandOver), 1), kWindowOpen);
-  const Turn turn = arbiter.Step(2 * kMs, {Waiting(1)}, kHandOver);
+  EXPECT_EQ(Until(arbiter.Step(kMillisecond, {Idle(1)}, kHandOver), 1), kWindowOpen);
+  const Turn turn = arbiter.Step(2 * kMillisecond, {Waiting(1)}, kHandOver);
   EXPECT_EQ(Until(turn, 1), kWindowOpen);
   EXPECT_EQ(turn.wake_at_ns, UINT64_MAX);
 }
 
 TEST(Arbiter, TheOnlyOneThatWantsTheGpuHasIt) {
   Arbiter arbiter;
-  arbiter.Step(kMs, {Idle(1), Idle(2)}, kHandOver);
-  const Turn turn = arbiter.Step(2 * kMs, {Idle(1), Waiting(2)}, kHandOver);
+  arbiter.Step(kMillisecond, {Idle(1), Idle(2)}, kHandOver);
+  const Turn turn = arbiter.Step(2 * kMillisecond, {Idle(1), Waiting(2)}, kHandOver);
   EXPECT_EQ(Until(turn, 2), kWindowOpen);
   EXPECT_EQ(Until(turn, 1), kWindowClosed) << "it must ring when it wants one";
-  EXPECT_EQ(Until(arbiter.Step(9 * kMs, {Idle(1), Idle(2)}, kHandOver), 2), kWindowOpen) << "keeps it while idle";
+  EXPECT_EQ(Until(arbiter.Step(9 * kMillisecond, {Idle(1), Idle(2)}, kHandOver), 2), kWindowOpen)
+      << "keeps it while idle";
 }
 
 TEST(Arbiter, WindowsFollowTheWeights) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1, 30), Waiting(2, 70)};
-  uint64_t now = kMs, held[3] = {};
+  uint64_t now = kMillisecond, held[3] = {};
   for (int i = 0; i < 4000; ++i) {
     const Turn turn = arbiter.Step(now, shares, kHandOver);
     const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
     ASSERT_EQ(Until(turn, 3 - owner), kWindowQueued);
-    ASSERT_LE(Until(turn, owner) - now, 20 * kMs);
+    ASSERT_LE(Until(turn, owner) - now, 20 * kMillisecond);
     ASSERT_GT(turn.wake_at_ns, now);
     shares[owner - 1].used_ns += turn.wake_at_ns - now;
     held[owner] += turn.wake_at_ns - now;
@@ -66,11 +67,11 @@ TEST(Arbiter, WindowsFollowTheWeights) {
 TEST(Arbiter, OverrunIsDebt) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
-  uint64_t now = kMs, used[3] = {};
+  uint64_t now = kMillisecond, used[3] = {};
   for (int i = 0; i < 2000; ++i) {
     const Turn turn = arbiter.Step(now, shares, 0);
     const ShareKey owner = Until(turn, 1) > now ? 1 : 2;
-    const uint64_t ran = owner == 1 ? 50 * kMs : turn.wake_at_ns - now;  // share 1 launches 50 ms kernels
+    const uint64_t ran = owner == 1 ? 50 * kMillisecond : turn.wake_at_ns - now;  // share 1 launches 50 ms kernels
     shares[owner - 1].used_ns += ran;
     used[owner] += ran;
     now += ran;
@@ -81,46 +82,46 @@ TEST(Arbiter, OverrunIsDebt) {
 TEST(Arbiter, WaitsForTheDrainButNotForEver) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Idle(2)};
-  arbiter.Step(kMs, shares, kHandOver);
+  arbiter.Step(kMillisecond, shares, kHandOver);
   shares[0].waiting = false;
   shares[0].in_flight = true;
-  shares[0].outstanding_ns = 3 * kMs;
-  shares[0].used_ns = kMs;
+  shares[0].outstanding_ns = 3 * kMillisecond;
+  shares[0].used_ns = kMillisecond;
   shares[1] = Waiting(2);
-  Turn turn = arbiter.Step(2 * kMs, shares, kHandOver);
+  Turn turn = arbiter.Step(2 * kMillisecond, shares, kHandOver);
   EXPECT_EQ(Until(turn, 1), kWindowQueued);
   EXPECT_EQ(Until(turn, 2), kWindowQueued);
-  EXPECT_EQ(turn.wake_at_ns, 2 * kMs + 3 * kMs - kHandOver);
+  EXPECT_EQ(turn.wake_at_ns, 2 * kMillisecond + 3 * kMillisecond - kHandOver);
   shares[0].outstanding_ns = 80'000;
   turn = arbiter.Step(turn.wake_at_ns, shares, kHandOver);
-  EXPECT_GT(Until(turn, 2), 5 * kMs) << "opens while the last work drains";
+  EXPECT_GT(Until(turn, 2), 5 * kMillisecond) << "opens while the last work drains";
 
   Arbiter stuck;
   shares = {Waiting(1), Idle(2)};
-  stuck.Step(kMs, shares, kHandOver);
+  stuck.Step(kMillisecond, shares, kHandOver);
   shares[0].in_flight = true;
   shares[0].outstanding_ns = UINT64_MAX;  // a hung kernel, or a lie
   shares[1] = Waiting(2);
-  uint64_t now = 2 * kMs;
+  uint64_t now = 2 * kMillisecond;
   turn = stuck.Step(now, shares, kHandOver);
-  while (Until(turn, 2) <= now && now < 100'000 * kMs) {
+  while (Until(turn, 2) <= now && now < 100'000 * kMillisecond) {
     shares[0].used_ns += turn.wake_at_ns - now;
     now = turn.wake_at_ns;
     turn = stuck.Step(now, shares, kHandOver);
   }
-  EXPECT_LE(now, 2 * kMs + kLongestDrainNs + kDrainSlackNs);
+  EXPECT_LE(now, 2 * kMillisecond + kLongestDrainNs + kDrainSlackNs);
   EXPECT_GT(Until(turn, 2), now);
 }
 
 TEST(Arbiter, AnIdleOwnerLosesItsWindowAfterAGrace) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
-  Turn turn = arbiter.Step(kMs, shares, kHandOver);
-  const ShareKey owner = Until(turn, 1) > kMs ? 1 : 2, other = 3 - owner;
+  Turn turn = arbiter.Step(kMillisecond, shares, kHandOver);
+  const ShareKey owner = Until(turn, 1) > kMillisecond ? 1 : 2, other = 3 - owner;
   shares[owner - 1].waiting = false;
-  turn = arbiter.Step(2 * kMs, shares, kHandOver);
-  EXPECT_GT(Until(turn, owner), 2 * kMs);
-  EXPECT_EQ(turn.wake_at_ns, 2 * kMs + kOwnerGraceNs);
+  turn = arbiter.Step(2 * kMillisecond, shares, kHandOver);
+  EXPECT_GT(Until(turn, owner), 2 * kMillisecond);
+  EXPECT_EQ(turn.wake_at_ns, 2 * kMillisecond + kOwnerGraceNs);
   turn = arbiter.Step(turn.wake_at_ns, shares, kHandOver);
   EXPECT_EQ(Until(turn, other), kWindowOpen);
 }
@@ -128,11 +129,11 @@ TEST(Arbiter, AnIdleOwnerLosesItsWindowAfterAGrace) {
 TEST(Arbiter, IdlenessBanksNoCredit) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Idle(2)};
-  uint64_t now = kMs;
+  uint64_t now = kMillisecond;
   for (int i = 0; i < 100; ++i) {  // share 1 alone for 10 s
     arbiter.Step(now, shares, kHandOver);
-    now += 100 * kMs;
-    shares[0].used_ns += 100 * kMs;
+    now += 100 * kMillisecond;
+    shares[0].used_ns += 100 * kMillisecond;
   }
   shares[1] = Waiting(2);
   uint64_t held[3] = {};
@@ -150,16 +151,16 @@ TEST(Arbiter, AHardShareBeyondItsBudgetIsPassedOver) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
   shares[0].mode = ComputeMode::kHard;
-  shares[0].tat_ns = 500 * kMs;
-  const Turn turn = arbiter.Step(kMs, shares, kHandOver);
+  shares[0].tat_ns = 500 * kMillisecond;
+  const Turn turn = arbiter.Step(kMillisecond, shares, kHandOver);
   EXPECT_EQ(Until(turn, 2), kWindowOpen);
-  EXPECT_EQ(turn.wake_at_ns, 500 * kMs - kBurstNs + RefillNs(kFullShare));
+  EXPECT_EQ(turn.wake_at_ns, 500 * kMillisecond - kBurstNs + RefillNs(kFullShare));
 }
 
 TEST(Arbiter, ARewrittenCounterGainsNothing) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Waiting(2)};
-  uint64_t now = kMs, held[3] = {};
+  uint64_t now = kMillisecond, held[3] = {};
   for (int i = 0; i < 1000; ++i) {
     shares[0].used_ns = i % 2 == 0 ? 0 : UINT64_MAX;
     const Turn turn = arbiter.Step(now, shares, kHandOver);
@@ -168,15 +169,15 @@ TEST(Arbiter, ARewrittenCounterGainsNothing) {
     if (owner == 2) shares[1].used_ns += turn.wake_at_ns - now;
     now = turn.wake_at_ns;
   }
-  EXPECT_LE(held[1], held[2] + 40 * kMs);
+  EXPECT_LE(held[1], held[2] + 40 * kMillisecond);
 }
 
 TEST(Arbiter, SharesComeAndGo) {
   Arbiter arbiter;
-  arbiter.Step(kMs, {Waiting(1), Waiting(2), Waiting(3)}, kHandOver);
-  const Turn turn = arbiter.Step(2 * kMs, {Waiting(3)}, kHandOver);
+  arbiter.Step(kMillisecond, {Waiting(1), Waiting(2), Waiting(3)}, kHandOver);
+  const Turn turn = arbiter.Step(2 * kMillisecond, {Waiting(3)}, kHandOver);
   EXPECT_EQ(Until(turn, 3), kWindowOpen);
-  EXPECT_TRUE(arbiter.Step(3 * kMs, {}, kHandOver).windows.empty());
+  EXPECT_TRUE(arbiter.Step(3 * kMillisecond, {}, kHandOver).windows.empty());
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace {
 
 // What lies further ahead than this many lifetimes hardly counts; it also makes the iteration contract.
 constexpr double kHorizon = 5;
-constexpr double kTolerance = 5e-3;  // compute slices
-constexpr int kMostSweeps = 200;
+constexpr double kValueTolerance = 5e-3;  // compute slices
+constexpr int kMostValueSweeps = 200;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ Values::Values(const States& states, const Demand& demand, const Values* before)
     return best;
   };
   // Only differences between layouts matter, and they settle long before what all have in common.
-  for (double spread = 1; spread > kTolerance && sweeps_ < kMostSweeps; ++sweeps_) {
+  for (double spread = 1; spread > kValueTolerance && sweeps_ < kMostValueSweeps; ++sweeps_) {
     double least_change = 1e300, most_change = -1e300;
     for (const uint32_t state : order) {
       double sum = 0, rates = 1 / kHorizon;
