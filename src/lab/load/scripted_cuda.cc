@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -46,6 +47,9 @@ struct Kernel {
 struct Event {
   uint64_t at_ns;
 };
+// What programs leave to the context's end goes with it.
+std::deque<Event> g_events;
+std::deque<Kernel> g_kernels;
 
 }  // namespace
 
@@ -98,7 +102,8 @@ API cuModuleLoadData(CUmodule* module, const void* image) {
                                                                                        : CUDA_ERROR_INVALID_PTX;
 }
 API cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
-  auto* kernel = new Kernel;
+  std::lock_guard<std::mutex> lock(g_gpu.mutex);
+  Kernel* kernel = &g_kernels.emplace_back();
   strncpy(kernel->name, name, sizeof(kernel->name) - 1);
   *function = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
@@ -122,7 +127,8 @@ API cuStreamCreate(CUstream* stream, unsigned) {
 }
 API cuStreamSynchronize(CUstream) { return g_gpu.sticky; }
 API cuEventCreate(CUevent* event, unsigned) {
-  *event = reinterpret_cast<CUevent>(new Event{0});
+  std::lock_guard<std::mutex> lock(g_gpu.mutex);
+  *event = reinterpret_cast<CUevent>(&g_events.emplace_back(Event{0}));
   return CUDA_SUCCESS;
 }
 API cuEventRecord(CUevent event, CUstream) {
