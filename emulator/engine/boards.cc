@@ -183,8 +183,8 @@ void Describe(const Clocks& facts, GpuInfo* info) {
   // Boards with MIG map all their memory, the others a window.
   const uint64_t window = info->mig_capable != 0 ? std::bit_ceil(info->memory_bytes) : 256 * kMiB;
   info->bar1_bytes = facts.bar1_mib != 0 ? uint64_t{facts.bar1_mib} * kMiB : window;
-  Copy(facts.vbios, info->vbios, sizeof(info->vbios));
-  Copy(facts.part, info->part_number, sizeof(info->part_number));
+  CopyText(facts.vbios, info->vbios, sizeof(info->vbios));
+  CopyText(facts.part, info->part_number, sizeof(info->part_number));
 }
 
 StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& facts, const std::string& node_root,
