@@ -204,7 +204,7 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   CopyText(board.architecture, info.architecture, sizeof(info.architecture));
   MakeUuid(node_root, board.id, index, info.uuid);
   CopyText(fmt::format("00000000:{:02X}:{:02X}.0", kFirstBus + kBusStep * index, kPciDeviceNumber), info.pci_bus_id,
-       sizeof(info.pci_bus_id));
+           sizeof(info.pci_bus_id));
   info.minor = index;
   info.pci_device_id = board.pci_device_id;
   info.compute_major = static_cast<uint32_t>(board.compute_major);

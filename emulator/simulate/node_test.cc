@@ -73,7 +73,8 @@ seed: )";
 
 // Requests by chance, one server, equal service: the mean time in the system is known (M/D/1).
 TEST(NodeScenario, WaitingTimesAreThoseOfQueueingTheory) {
-  const std::string head = "seconds: 1500\nmechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {";
+  const std::string head =
+      "seconds: 1500\nmechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {";
   const double service = MeanLatencyMs(Outcome(head + "every_ms: 20}}]").run.shares[0], 0, UINT64_MAX);
   ASSERT_GT(service, 0.5);
   for (const double load : {0.3, 0.6, 0.8}) {
