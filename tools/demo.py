@@ -46,6 +46,33 @@ class Waiting:
         print(flush=True)
 
 
+class Lateness:
+    """How late a 5 ms sleep ends while something else runs: late, the machine is too busy to time anything by."""
+    MOST_MS = 3.0
+
+    def __init__(self):
+        self.late, self.done = [], threading.Event()
+        self.thread = threading.Thread(target=self.loop, daemon=True)
+
+    def loop(self):
+        while not self.done.is_set():
+            due = time.monotonic() + 0.005
+            time.sleep(0.005)
+            self.late.append((time.monotonic() - due) * 1000)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+
+    def p99_ms(self):
+        ordered = sorted(self.late) or [0.0]
+        return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+
+
 class Demo:
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mete-demo-"))
@@ -56,6 +83,7 @@ class Demo:
             self.environment.pop(name, None)
         self.children = []
         self.rows = []
+        self.busy = False
         self.emulated = False
         self.bare = {}
 
@@ -110,6 +138,20 @@ class Demo:
             parts.append(100.0 * said["gpu_ms"] / (1000.0 * said["seconds"]))
         return parts
 
+    def hold_to(self, text, rows, *commands):
+        """Measures shares against (asked, percent) rows, ± 5 points; again, at most twice, where the machine was too busy to tell."""
+        for attempt in range(3):
+            with Lateness() as lateness:
+                parts = self.side_by_side(text, *commands)
+            say("    " + ", ".join(f"{asked[0]} {part:.1f} %" for (asked, _), part in zip(rows, parts)))
+            if attempt == 2 or lateness.p99_ms() <= Lateness.MOST_MS or all(abs(part - percent) <= 5 for (_, percent), part in zip(rows, parts)):
+                break
+            say(f"    This machine was busy with other work (a timer of ours was {lateness.p99_ms():.0f} ms late): once more.")
+        for (asked, percent), part in zip(rows, parts):
+            self.row("compute-cap", asked, f"{part:.1f} %", abs(part - percent) <= 5)
+        if lateness.p99_ms() > Lateness.MOST_MS and any(abs(part - percent) > 5 for (_, percent), part in zip(rows, parts)):
+            self.busy = True
+
     def hog(self, *prefix, environment=None, api="alloc"):
         done = self.run(*prefix, "mete-load", "hog", "--api", api, "--json", environment=environment, check=False)
         return json.loads(done.stdout)
@@ -154,13 +196,9 @@ class Demo:
         self.row("no overcommitment", "C: 20 GiB", "refused" if over.returncode == 3 else f"exit {over.returncode}", over.returncode == 3)
 
         for text, processes, name in (("A and B both busy", 1, "one process each"), ("A opens ten processes", 10, "ten in A, one in B")):
-            part = self.side_by_side(text, ((*a, *self.load(processes=processes)), None), ((*b, *self.load()), None))
-            say(f"    A {part[0]:.1f} %, B {part[1]:.1f} %")
-            self.row("compute-cap", f"A: 30 %, {name}", f"{part[0]:.1f} %", abs(part[0] - 30) <= 5)
-            self.row("compute-cap", f"B: 70 %, {name}", f"{part[1]:.1f} %", abs(part[1] - 70) <= 5)
-        part = self.side_by_side("A alone: a cap holds although the GPU is free", ((*a, *self.load()), None))
-        say(f"    A {part[0]:.1f} %")
-        self.row("compute-cap", "A: 30 %, alone", f"{part[0]:.1f} %", abs(part[0] - 30) <= 5)
+            self.hold_to(text, [(f"A: 30 %, {name}", 30), (f"B: 70 %, {name}", 70)],
+                         ((*a, *self.load(processes=processes)), None), ((*b, *self.load()), None))
+        self.hold_to("A alone: a cap holds although the GPU is free", [("A: 30 %, alone", 30)], ((*a, *self.load()), None))
         self.run("mete", "share", "release", "a")
         self.run("mete", "share", "release", "b")
 
@@ -173,6 +211,8 @@ class Demo:
             say("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
         broken = [r for r in self.rows if r[3] != "held"]
         say(f"\n{len(self.rows) - len(broken)} of {len(self.rows)} held.")
+        if self.busy:
+            say("The machine was busy with other work while shares were measured: run ./demo again when it is quiet.")
         if self.emulated:
             say("The GPU was emulated: this shows mete's decisions at work, not the speed of a real card.")
         return 1 if broken else 0

@@ -6,20 +6,36 @@
 
 namespace mete::share {
 
+namespace {
+
+StatusOr<GpuReading> ReadGpu(const nvml::Device& device) {
+  GpuReading reading;
+  reading.index = device.index();
+  reading.uuid = device.uuid();
+  reading.name = device.name();
+  METE_ASSIGN_OR_RETURN(reading.memory, device.Memory());
+  METE_ASSIGN_OR_RETURN(const nvml::MigState mig, device.Mig());
+  reading.mig_enabled = mig.current == nvml::MigMode::kEnabled;
+  METE_ASSIGN_OR_RETURN(reading.processes, device.ComputeProcesses());
+  return reading;
+}
+
+}  // namespace
+
 StatusOr<std::vector<GpuReading>> ReadGpus(const nvml::Library& library) {
   METE_ASSIGN_OR_RETURN(const auto devices, library.Devices());
   std::vector<GpuReading> readings;
+  Status first_fault = OkStatus();
   for (const auto& device : devices) {
-    GpuReading reading;
-    reading.index = device->index();
-    reading.uuid = device->uuid();
-    reading.name = device->name();
-    METE_ASSIGN_OR_RETURN(reading.memory, device->Memory());
-    METE_ASSIGN_OR_RETURN(const nvml::MigState mig, device->Mig());
-    reading.mig_enabled = mig.current == nvml::MigMode::kEnabled;
-    METE_ASSIGN_OR_RETURN(reading.processes, device->ComputeProcesses());
-    readings.push_back(std::move(reading));
+    StatusOr<GpuReading> reading = ReadGpu(*device);
+    if (reading.ok()) {
+      readings.push_back(*std::move(reading));
+    } else if (first_fault.ok()) {
+      first_fault = reading.status();
+    }
   }
+  // One that is lost takes nothing from the others.
+  if (readings.empty() && !first_fault.ok()) return first_fault;
   return readings;
 }
 

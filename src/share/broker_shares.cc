@@ -90,10 +90,13 @@ plan::Occupancy Broker::WholeOccupancy() const {
 }
 
 std::vector<uint64_t> Broker::ContextBytes(const plan::Grant& grant) const {
+  // Of a board that nobody has described, the most that any takes: charged too much rather than too little.
+  uint64_t most = 0;
+  for (const gpu::Board& board : gpu::Catalogue::BuiltIn().boards()) most = std::max(most, board.context_memory.count);
   std::vector<uint64_t> bytes;
   for (const plan::GpuGrant& part : grant.gpus) {
     const auto board = gpu::Catalogue::BuiltIn().Find(gpus_.at(part.uuid).reading.name);
-    bytes.push_back(board.ok() ? (*board)->context_memory.count : 0);
+    bytes.push_back(board.ok() ? (*board)->context_memory.count : most);
   }
   return bytes;
 }

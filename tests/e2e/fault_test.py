@@ -58,6 +58,14 @@ def off_the_bus_takes_everybody_on_that_gpu_only():
         there.kill()
 
 
+def a_lost_gpu_does_not_stop_grants_on_the_others():
+    with World("2xA100-SXM4-40GB") as world:
+        emulate(world, "fault", "lost", "--gpu", "0")
+        done = world.mete("run", "--memory", "1GiB", "--", "nvidia-smi", "-L")
+        require(done.returncode == 0 and done.stdout.count("GPU-") == 1, "nothing was granted on the GPU that is sound", done.stdout, done.stderr)
+        require(world.mete("run", "--gpu", "0", "--memory", "1GiB", "--", "true").returncode != 0, "something was granted on the lost GPU")
+
+
 def contained_error_spares_the_neighbour_uncontained_waits_for_a_reset():
     with World() as world:
         a, b = start(world, "work"), start(world, "work")
@@ -120,5 +128,6 @@ def what_cannot_be_is_refused_with_a_reason():
 
 
 if __name__ == "__main__":
-    main([page_fault_kills_one_process_with_700, off_the_bus_takes_everybody_on_that_gpu_only, contained_error_spares_the_neighbour_uncontained_waits_for_a_reset,
+    main([page_fault_kills_one_process_with_700, off_the_bus_takes_everybody_on_that_gpu_only, a_lost_gpu_does_not_stop_grants_on_the_others,
+          contained_error_spares_the_neighbour_uncontained_waits_for_a_reset,
           hung_engine_holds_everybody_until_cleared, driver_restart_ends_every_client_and_the_node_goes_on, later_and_by_chance, what_cannot_be_is_refused_with_a_reason])
