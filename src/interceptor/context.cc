@@ -52,6 +52,7 @@ void Contexts::Gone(Process& p, CUcontext context, bool destroyed) {
   ForgetContexts();
   p.memory.Forget(p, context);
   p.pools.Refresh(p);
+  p.graphs.Refresh(p);
   Known known{};
   {
     std::lock_guard lock(mutex_);
@@ -104,6 +105,7 @@ CUresult Contexts::ReleasePrimary(Process& p, CUresult (*real)(CUdevice), CUdevi
   ForgetContexts();
   p.memory.Forget(p, primary.context);
   p.pools.Refresh(p);
+  p.graphs.Refresh(p);
   const int gpu = GpuOfDevice(p, device);
   if (gpu >= 0 && primary.charged != 0) ledger::Return(ViewOf(p, static_cast<uint32_t>(gpu)), primary.charged);
   primary = {};  // after a reset the next retain finds it gone and is charged anew

@@ -103,7 +103,7 @@ void GraphMemory::End(Process& p, CUgraphExec exec, bool launched) {
 }
 
 // Moves the ledger to what the driver holds. `ahead` was reserved for it and becomes part of that.
-void GraphMemory::Settle(Process& p, uint32_t gpu, uint64_t ahead) {
+bool GraphMemory::Settle(Process& p, uint32_t gpu, uint64_t ahead) {
   cuuint64_t holds = charged_[gpu] + ahead;  // no figure to go by: all of it
   const CUdevice device = DeviceOf(p, gpu);
   if (driver.cuDeviceGetGraphMemAttribute != nullptr && device >= 0) {
@@ -114,13 +114,24 @@ void GraphMemory::Settle(Process& p, uint32_t gpu, uint64_t ahead) {
   charged_[gpu] = holds;
   if (holds > had) ledger::Charge(view, holds - had);
   if (holds < had) ledger::Return(view, had - holds);
+  return holds < had;
+}
+
+bool GraphMemory::Refresh(Process& p) {
+  if (!used_.load(std::memory_order_relaxed)) return false;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  bool given_back = false;
+  for (uint32_t gpu = 0; lock.owns_lock() && gpu < ledger::kMaxGpus; ++gpu) {
+    if (charged_[gpu] != 0) given_back |= Settle(p, gpu, 0);
+  }
+  return given_back;
 }
 
 void GraphMemory::Destroyed(Process& p, CUgraphExec exec) {
   if (!used_.load(std::memory_order_relaxed)) return;
   Footprint* footprint = nullptr;
   if (footprints_.Take(reinterpret_cast<uint64_t>(exec), &footprint)) delete footprint;
-  Trimmed(p);
+  Refresh(p);
 }
 
 void GraphMemory::Trimmed(Process& p) {

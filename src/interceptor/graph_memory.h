@@ -25,9 +25,11 @@ class GraphMemory {
   // Before a launch or an upload; not CUDA_SUCCESS: refused, do not launch. `needs`: End must follow.
   CUresult Begin(Process& p, CUgraphExec exec, bool* needs);
   void End(Process& p, CUgraphExec exec, bool launched);
-  // The executable graph is gone, or memory was trimmed, or freed by address: what is held may be less now.
+  // The executable graph is gone; or all memory that is not in use was given back.
   void Destroyed(Process& p, CUgraphExec exec);
   void Trimmed(Process& p);
+  // Counts again, unless somebody is at it; true: something was given back.
+  bool Refresh(Process& p);
 
  private:
   struct Footprint {
@@ -36,7 +38,7 @@ class GraphMemory {
     uint32_t held;                        // the epoch of its last launch: its memory is there
   };
   void Add(Process& p, CUgraph graph, Footprint* footprint, int depth);
-  void Settle(Process& p, uint32_t gpu, uint64_t ahead);  // with the lock
+  bool Settle(Process& p, uint32_t gpu, uint64_t ahead);  // with the lock; true: given back
 
   std::atomic<bool> used_{false};  // some graph has an allocation node
   std::atomic<uint32_t> epoch_{1};

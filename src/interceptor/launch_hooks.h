@@ -108,6 +108,12 @@ inline CUresult DestroyGraph(decltype(&::cuGraphExecDestroy) real, CUgraphExec g
   if (result == CUDA_SUCCESS) p->graphs.Destroyed(*p, graph);
   return result;
 }
+inline CUresult DestroyGraphTemplate(decltype(&::cuGraphDestroy) real, CUgraph graph) {
+  METE_READY(p);
+  const CUresult result = real(graph);
+  if (result == CUDA_SUCCESS) p->graphs.Refresh(*p);
+  return result;
+}
 inline CUresult TrimGraphs(decltype(&::cuDeviceGraphMemTrim) real, CUdevice device) {
   METE_READY(p);
   const CUresult result = real(device);

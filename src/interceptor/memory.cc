@@ -33,7 +33,8 @@ bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes) {
   if (++calls % kLookAfterEvery == 0 && HeartbeatStale(p)) KeepAttached(p);
   if (view.limits->ended.load(std::memory_order_relaxed) != 0) return false;
   if (ledger::Reserve(view, bytes)) return true;
-  return p.pools.Refresh(p) && ledger::Reserve(view, bytes);
+  const bool pools = p.pools.Refresh(p), graphs = p.graphs.Refresh(p);
+  return (pools || graphs) && ledger::Reserve(view, bytes);
 }
 
 CUresult Memory::Reserve(Process& p, uint64_t bytes, Ticket* ticket) {

@@ -79,11 +79,11 @@ CUresult Pools::Begin(Process& p, uint64_t bytes, CUmemoryPool handle, Ticket* t
     ticket->reserved = wanted;
     return CUDA_SUCCESS;
   }
-  // No room for the pool to grow; what it holds unused may do. End sees whether it grew all the same.
-  uint64_t used = 0;
-  if (ticket->view.limits->ended.load(std::memory_order_relaxed) == 0 &&
-      Ask(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
-      Ask(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && reserved > used && reserved - used >= bytes) {
+  // No room for the pool to grow. What it holds unused may be in pieces too small for this request, so it is not relied
+  // on: it is given back, which makes room, as the driver does with other pools when it runs out.
+  if (driver.cuMemPoolTrimTo != nullptr && driver.cuMemPoolTrimTo(handle, 0) == CUDA_SUCCESS && Refresh(p) &&
+      ReserveOrReclaim(p, ticket->view, wanted)) {
+    ticket->reserved = wanted;
     return CUDA_SUCCESS;
   }
   ticket->charged = false;

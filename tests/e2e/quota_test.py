@@ -30,6 +30,18 @@ def every_allocating_call_stops_at_the_quota():
     return f"{len(APIS)} calls, 2 routes"
 
 
+def a_pool_full_of_holes_does_not_outgrow_the_quota():
+    with World() as world:
+        child = world.start("mete", "run", "--memory", "4GiB", "--", "stranger", "fragments", "dlsym", "wait", stdin=-1)
+        line = child.stdout.readline()
+        require(line, "no answer", child.stderr.read() if child.poll() is not None else "")
+        said, used = json.loads(line), world.node_memory_used()
+        child.stdin.close()
+        child.wait()
+        require(said["error"] == 2 and said["got"] > 1 << 30, "what was freed could not be taken again", said)
+        require(used <= QUOTA, "more than the quota is held", said, used)
+
+
 def nvml_and_nvidia_smi_inside_say_the_quota():
     with World("A100-SXM4-40GB,T4") as world:
         done = world.ok("run", "--gpu", "0", "--memory", "4GiB", "--", "nvidia-smi", "--query-gpu=index,memory.total", "--format=csv,noheader,nounits")
@@ -46,4 +58,4 @@ def control_without_mete_takes_the_whole_gpu():
 
 
 if __name__ == "__main__":
-    main([every_allocating_call_stops_at_the_quota, nvml_and_nvidia_smi_inside_say_the_quota, control_without_mete_takes_the_whole_gpu])
+    main([every_allocating_call_stops_at_the_quota, a_pool_full_of_holes_does_not_outgrow_the_quota, nvml_and_nvidia_smi_inside_say_the_quota, control_without_mete_takes_the_whole_gpu])

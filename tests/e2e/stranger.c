@@ -2,7 +2,7 @@
    through one API until the driver refuses, halving the size down to one granule (2 MiB), and prints what it got.
 
    stranger API dlsym|proc-address [HOLD_SECONDS]
-   API: alloc pitch managed async async-ptsz pool vmm array array3d mipmap graph capture
+   API: alloc pitch managed async async-ptsz pool vmm array array3d mipmap graph capture fragments
 
    Prints one JSON line: bytes asked for and got, the refusing call's error, and what cuMemGetInfo says. Exit 0 when an
    allocation was refused, 3 when none ever was, 4 when the driver could not be used. */
@@ -75,7 +75,7 @@ static result allocate(size_t bytes) {
     result (*f)(device_pointer*, size_t, unsigned) = find("cuMemAllocManaged", "cuMemAllocManaged", 0);
     return f(&p, bytes, 1);
   }
-  if (!strcmp(api, "async")) {
+  if (!strcmp(api, "async") || !strcmp(api, "fragments")) {
     result (*f)(device_pointer*, size_t, void*) = find("cuMemAllocAsync", "cuMemAllocAsync", 1);
     return f(&p, bytes, NULL);
   }
@@ -177,6 +177,22 @@ int main(int argc, char** argv) {
   if ((r = init(0)) || (r = device_count(&count)) || (r = device_get(&device, 0)) || (r = retain(&context, device)) || (r = set_current(context))) {
     printf("{\"error\": %d}\n", r);
     return 4;
+  }
+  if (!strcmp(api, "fragments")) { /* a pool that keeps what is freed, full of holes that are too small */
+    static device_pointer blocks[4096];
+    unsigned long long keep = ~0ull;
+    int n = 0;
+    result (*default_pool)(device_pointer*, int) = find("cuDeviceGetDefaultMemPool", "cuDeviceGetDefaultMemPool", 0);
+    result (*set)(device_pointer, int, void*) = find("cuMemPoolSetAttribute", "cuMemPoolSetAttribute", 0);
+    result (*take)(device_pointer*, size_t, void*) = find("cuMemAllocAsync", "cuMemAllocAsync", 1);
+    result (*give)(device_pointer, void*) = find("cuMemFreeAsync", "cuMemFreeAsync", 1);
+    if ((r = default_pool(&pool, device)) || (r = set(pool, 4 /* release threshold */, &keep))) {
+      printf("{\"error\": %d}\n", r);
+      return 4;
+    }
+    while (n < 4096 && !take(&blocks[n], 10 << 20, NULL)) n++;
+    for (int i = 0; i < n; i += 2) give(blocks[i], NULL);
+    ((result (*)(void))find("cuCtxSynchronize", "cuCtxSynchronize", 0))();
   }
   const size_t granule = 2 << 20;
   size_t got = 0, size = (size_t)256 << 20, free_bytes = 0, total = 0;
