@@ -20,9 +20,9 @@ Status RequestOptions::Read(share::Command* command) const {
   command->request.gpu = gpu;
   command->request.via = via;
   command->preload = preload;
-  if (gpus != 0) {
-    if (gpus < 1 || gpus > 1024) return Usage("--gpus {}: a number from 1 to 1024", gpus);
-    command->request.gpus = gpus;
+  if (gpus) {
+    if (*gpus < 1 || *gpus > 1024) return Usage("--gpus {}: a number from 1 to 1024", *gpus);
+    command->request.gpus = *gpus;
     command->request.gpus_given = true;
   }
   if (!memory.empty()) {

@@ -4,6 +4,7 @@
 #define METE_CLI_REQUEST_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -13,11 +14,11 @@ namespace mete::cli {
 
 struct RequestOptions {
   std::string gpu, memory, compute, via;
-  int gpus = 0;
+  std::optional<int> gpus;
   bool preload = false;
 
   void AddTo(CLI::App& app);
-  bool any() const { return !gpu.empty() || !memory.empty() || !compute.empty() || !via.empty() || gpus != 0; }
+  bool any() const { return !gpu.empty() || !memory.empty() || !compute.empty() || !via.empty() || gpus.has_value(); }
   // Fills in command.request; Usage for what cannot be read.
   Status Read(share::Command* command) const;
 };
