@@ -3,7 +3,7 @@
 
   generate_cuda.py header  DATA_DIR OUT      mete/cuda.h, declarations for a driver-API program
   generate_cuda.py stub    DATA_DIR OUT      C source of a link library: every name, no behaviour
-  generate_cuda.py layout  DATA_DIR OUT      static assertions that structs.h has the recorded layout
+  generate_cuda.py layout  DATA_DIR OUT      static assertions that structs/ has the recorded layout
 
 Other generators import `load` to read the same data.
 """
@@ -81,13 +81,19 @@ FUNCTION_TYPES = [
 ENUM_ALIASES = [("CUlaunchAttributeID", "CUkernelNodeAttrID"), ("CUlaunchAttributeID", "CUstreamAttrID")]
 STRUCT_ALIASES = [("CUlaunchAttributeValue", "CUkernelNodeAttrValue"), ("CUlaunchAttributeValue", "CUstreamAttrValue")]
 
+# In the order in which one builds on another.
+STRUCT_FILES = ["copies.h", "launches.h", "external_memory.h", "graphs.h", "textures.h"]
+STRUCTS_COMMENT = """/* Structures of the public CUDA driver API that mete reads or writes. Pasted into mete/cuda.h by
+   tools/generate_cuda.py; sizes and offsets are checked against layout.tsv. */
+"""
+
 
 def header(data_dir):
     directory = pathlib.Path(data_dir)
     functions = load(directory)
     enums = enumerations(directory)
     handles = [line for line in (directory / "handles.txt").read_text().split("\n") if line and line[0] != "#"]
-    structs = (directory / "structs.h").read_text()
+    structs = STRUCTS_COMMENT + "\n".join((directory / "structs" / name).read_text().split("*/\n\n", 1)[1] for name in STRUCT_FILES)
     out = ["/* mete/cuda.h: the public CUDA driver API, declared for C and C++. Generated from data/cuda/; do not edit.",
            "   Include it instead of NVIDIA's cuda.h and link with -lcuda (mete's link library or a real driver).",
            "   Define METE_CUDA_NO_ALIASES to get exported symbols only, without the plain names mapped to the newest ABI. */",

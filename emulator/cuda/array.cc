@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "emulator/cuda/capture.h"
+#include "emulator/cuda/element.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -13,22 +14,6 @@ namespace {
 constexpr uint64_t kArrayAlignment = 512;
 constexpr unsigned int kLayered = 1, kSurface = 2, kCubemap = 4, kGather = 8, kDepth = 16, kColor = 32, kSparse = 64,
                        kDeferred = 128;
-
-// Bytes of one element; 0: not a format that arrays here have.
-uint64_t ElementBytes(CUarray_format format, unsigned int channels) {
-  if (channels != 1 && channels != 2 && channels != 4) return 0;
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return 2ull * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return 4ull * channels;
-    default: return 0;
-  }
-}
 
 // From row to row: padded as pitched memory is.
 uint64_t Pitch(const CUDA_ARRAY3D_DESCRIPTOR& d, uint64_t width) {

@@ -51,6 +51,8 @@ class SharingTest : public DriverTest {
   }
 };
 
+// The second process of the tests below, which start this program again for one of these; on their own they test
+// nothing, hence the name that gtest leaves out.
 using DISABLED_OtherProcess = DriverTest;
 
 TEST_F(DISABLED_OtherProcess, OpensMemory) {

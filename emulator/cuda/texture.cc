@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/element.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -27,22 +28,6 @@ struct Objects {
 Objects& The() {
   static auto* objects = new Objects;
   return *objects;
-}
-
-// Bytes of an element of linear texture memory; 0: not such a format.
-uint64_t ElementBytes(CUarray_format format, unsigned int channels) {
-  if (channels != 1 && channels != 2 && channels != 4) return 0;
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF: return 2ull * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return 4ull * channels;
-    default: return 0;
-  }
 }
 
 CUresult CheckResource(const CUDA_RESOURCE_DESC& d) {

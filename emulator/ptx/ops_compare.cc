@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "emulator/ptx/compare.h"
 #include "emulator/ptx/lanes.h"
 
 namespace mete::emulator::ptx {
@@ -14,28 +15,6 @@ uint32_t CompareLanes(Warp& w, const Instruction& in, F f) {
   uint32_t r = 0;
   for (uint32_t l = 0; l < kLanes; ++l) r |= f(a[l], b[l]) ? kLaneBit[l] : 0;
   return r;
-}
-
-template <typename T, Compare C>
-bool Holds(T a, T b) {
-  const bool unordered = a != a || b != b;
-  switch (C) {
-    case Compare::kEq: return a == b;
-    case Compare::kNe: return a != b && !unordered;
-    case Compare::kLt: return a < b;
-    case Compare::kLe: return a <= b;
-    case Compare::kGt: return a > b;
-    case Compare::kGe: return a >= b;
-    case Compare::kEqu: return a == b || unordered;
-    case Compare::kNeu: return a != b || unordered;
-    case Compare::kLtu: return a < b || unordered;
-    case Compare::kLeu: return a <= b || unordered;
-    case Compare::kGtu: return a > b || unordered;
-    case Compare::kGeu: return a >= b || unordered;
-    case Compare::kNum: return !unordered;
-    case Compare::kNan: return unordered;
-  }
-  return false;
 }
 
 void Write(Warp& w, const Instruction& in, uint32_t mask, uint32_t result) {
@@ -54,14 +33,13 @@ void Write(Warp& w, const Instruction& in, uint32_t mask, uint32_t result) {
 
 template <typename T, Compare C>
 void RunCompare(Warp& w, const Instruction& in, uint32_t mask) {
-  Write(w, in, mask, CompareLanes<T>(w, in, Holds<T, C>));
+  Write(w, in, mask, CompareLanes<T>(w, in, [](T a, T b) { return Holds(C, a, b); }));
 }
 
 template <Compare C>
 void RunCompareFlushed(Warp& w, const Instruction& in, uint32_t mask) {
   const auto flushed = [](float v) { return std::fabs(v) < 0x1p-126f ? 0.0f : v; };
-  Write(w, in, mask,
-        CompareLanes<float>(w, in, [&](float a, float b) { return Holds<float, C>(flushed(a), flushed(b)); }));
+  Write(w, in, mask, CompareLanes<float>(w, in, [&](float a, float b) { return Holds(C, flushed(a), flushed(b)); }));
 }
 
 template <Compare C>

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "emulator/ptx/compare.h"
 #include "emulator/ptx/half.h"
 #include "emulator/ptx/lanes.h"
 
@@ -110,27 +111,6 @@ Handler On(Type type) {
     case Type::kBF16x2: return &RunHalf<F, BrainFormat, uint32_t>;
     default: return nullptr;
   }
-}
-
-bool Holds(Compare compare, double a, double b) {
-  const bool unordered = a != a || b != b;
-  switch (compare) {
-    case Compare::kEq: return a == b;
-    case Compare::kNe: return a != b && !unordered;
-    case Compare::kLt: return a < b;
-    case Compare::kLe: return a <= b;
-    case Compare::kGt: return a > b;
-    case Compare::kGe: return a >= b;
-    case Compare::kEqu: return a == b || unordered;
-    case Compare::kNeu: return a != b || unordered;
-    case Compare::kLtu: return a < b || unordered;
-    case Compare::kLeu: return a <= b || unordered;
-    case Compare::kGtu: return a > b || unordered;
-    case Compare::kGeu: return a >= b || unordered;
-    case Compare::kNum: return !unordered;
-    case Compare::kNan: return unordered;
-  }
-  return false;
 }
 
 uint32_t Combined(const Instruction& in, uint32_t result, uint32_t c) {
