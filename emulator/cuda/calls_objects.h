@@ -268,6 +268,12 @@ inline void CallObjects::FillGraphs() {
     for (const char* name : {"node_batch", "node_child", "node_record", "node_wait", "node_signal", "node_semwait",
                              "node_host", "node_kernel", "node_memcpy", "node_memset"})
       Get(name);
+    // These write the same memory: one after the other.
+    const char* const writers[] = {"node_memset", "node_memcpy", "node_kernel", "node_batch"};
+    for (int i = 0; i < 3; ++i) {
+      const auto from = As<CUgraphNode>(writers[i]), to = As<CUgraphNode>(writers[i + 1]);
+      Ok(::cuGraphAddDependencies(As<CUgraph>("graph"), &from, &to, 1));
+    }
     return ::cuGraphInstantiateWithFlags(e, As<CUgraph>("graph"), 0);
   });
   Object<CUuserObject>("object", [](CUuserObject* o) {

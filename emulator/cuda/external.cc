@@ -34,7 +34,7 @@ struct ExternalSemaphore : Handle {
 
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_external;
 std::set<ExternalMemory*>& All() {
   static auto* all = new std::set<ExternalMemory*>;
   return *all;
@@ -118,7 +118,7 @@ Item SemaphoreWaitItem(const SemaphoreWaitOperation& operation) {
 }
 
 void DropExternalCharges(Context* context) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_external);
   for (ExternalMemory* memory : All()) {
     std::lock_guard memory_lock(memory->mutex);
     if (memory->context == context) memory->charged = 0;
@@ -167,7 +167,7 @@ CUresult api::cuImportExternalMemory(CUexternalMemory* out, const CUDA_EXTERNAL_
     driver->content().Add(memory->region.get());
     memory->kind.store(HandleKind::kExternalMemory, std::memory_order_release);
   }
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_external);
   All().insert(memory);
   *out = ToHandle<CUexternalMemory>(memory);
   return CUDA_SUCCESS;
@@ -210,7 +210,7 @@ CUresult api::cuDestroyExternalMemory(CUexternalMemory handle) {
   if (CUresult error = Find(handle, &memory)) return error;
   if (memory->context->alive.load()) memory->context->executor.SynchronizeAll();
   {
-    std::lock_guard lock(g_mutex);
+    std::lock_guard lock(g_external);
     if (All().erase(memory) == 0) return CUDA_ERROR_INVALID_HANDLE;
   }
   Driver* driver = Driver::Get();

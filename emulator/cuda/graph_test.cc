@@ -10,7 +10,7 @@
 namespace mete::emulator::cuda {
 namespace {
 
-constexpr char kText[] = R"(
+constexpr char kGraphText[] = R"(
 .version 7.0
 .target sm_70
 .address_size 64
@@ -31,7 +31,7 @@ class GraphTest : public DriverTest {
  protected:
   void SetUp() override {
     DriverTest::SetUp();
-    ASSERT_EQ(::cuModuleLoadData(&module, kText), CUDA_SUCCESS);
+    ASSERT_EQ(::cuModuleLoadData(&module, kGraphText), CUDA_SUCCESS);
     ASSERT_EQ(::cuModuleGetFunction(&inc, module, "inc"), CUDA_SUCCESS);
     ASSERT_EQ(::cuMemAlloc_v2(&word, 4), CUDA_SUCCESS);
     ASSERT_EQ(::cuMemsetD32_v2(word, 0, 1), CUDA_SUCCESS);

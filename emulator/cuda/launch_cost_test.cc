@@ -10,7 +10,7 @@
 namespace mete::emulator::cuda {
 namespace {
 
-constexpr char kText[] = R"(
+constexpr char kCostText[] = R"(
 .version 7.0
 .target sm_70
 .address_size 64
@@ -37,7 +37,7 @@ class LaunchCostTest : public DriverTest {
  protected:
   void SetUp() override {
     DriverTest::SetUp();
-    ASSERT_EQ(::cuModuleLoadData(&module, kText), CUDA_SUCCESS);
+    ASSERT_EQ(::cuModuleLoadData(&module, kCostText), CUDA_SUCCESS);
     ASSERT_EQ(::cuMemAlloc_v2(&p, 4096), CUDA_SUCCESS);
     fake->TakePosted();
   }
@@ -87,7 +87,6 @@ TEST_F(LaunchCostTest, TheAddendOfAnInitialAddressCounts) {
 }
 
 TEST_F(LaunchCostTest, ReadsOfDroppedContentAreTold) {
-  constexpr size_t kMiB = 1 << 20;
   fake->SetBacking(8 * kMiB);
   CUdeviceptr a = 0;
   ASSERT_EQ(::cuMemAlloc_v2(&a, 32 * kMiB), CUDA_SUCCESS);

@@ -12,7 +12,7 @@
 namespace mete::emulator::cuda {
 namespace {
 
-std::mutex g_mutex;
+std::mutex g_managed;
 
 CUresult FindRange(CUdeviceptr address, size_t bytes, std::shared_ptr<Advice>* advice) {
   if (address == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -56,7 +56,7 @@ CUresult Advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, const CU
   if (needs_place) {
     if (CUresult error = IdOf(location, &id)) return error;
   }
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_managed);
   switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY: known->read_mostly = true; return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY: known->read_mostly = false; return CUDA_SUCCESS;
@@ -82,7 +82,7 @@ CUresult Prefetch(CUdeviceptr address, size_t bytes, const CUmemLocation& locati
   if (CUresult error = RefuseWhileCapturing(context, stream)) return error;
   bool moves = false;
   {
-    std::lock_guard lock(g_mutex);
+    std::lock_guard lock(g_managed);
     const int before = known->last_prefetch == Advice::kNowhere ? Advice::kHost : known->last_prefetch;
     moves = before != id;
     known->last_prefetch = id;
@@ -210,7 +210,7 @@ CUresult api::cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_ran
   if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Advice> known;
   if (CUresult error = FindRange(address, bytes, &known)) return error;
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(g_managed);
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = Answer(*known, attributes[i], data[i], data_bytes[i])) return error;

@@ -7,8 +7,6 @@
 namespace mete::emulator::cuda {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
-
 using MemoryTest = DriverTest;
 
 CUmemAllocationProp OnDevice(int dev) {

@@ -15,8 +15,6 @@
 namespace mete::emulator::cuda {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
-
 std::string Hex(const void* data, size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) {

@@ -9,6 +9,8 @@
 
 namespace mete::emulator::cuda {
 
+inline constexpr size_t kMiB = 1 << 20;
+
 inline FakeClient* TheFake() {
   static FakeClient* fake = [] {
     auto* made = new FakeClient;

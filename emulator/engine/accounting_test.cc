@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "emulator/engine/gpu_status.h"
+#include "emulator/engine/test_node.h"
 
 namespace mete::emulator {
 namespace {
-
-constexpr uint64_t kSecond = 1'000'000'000;
 
 TEST(AccountingTest, CountsProcessesThatBeganWhileItWasOn) {
   Accounting accounting;

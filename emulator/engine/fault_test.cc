@@ -10,7 +10,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr char kA100[] = "A100-SXM4-40GB", kT4[] = "T4";
 
 FaultSpec Of(FaultKind kind) {

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "emulator/engine/test_node.h"
+
 namespace mete::emulator {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint32_t kPowerMw = 400'000;
 
 // Runs the meter as the engine does: a sample every 50 ms; busy for `busy` of each.

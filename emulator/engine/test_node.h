@@ -12,6 +12,8 @@
 
 namespace mete::emulator {
 
+inline constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;  // ns
+
 class TestNode {
  public:
   static constexpr uint32_t kOwner = 7;
@@ -23,7 +25,7 @@ class TestNode {
 
   struct Process {
     Engine::SessionId session = 0;
-    std::unique_ptr<SessionPage> page;
+    SessionPage* page = nullptr;  // the node's: an engine looks at it until the session has ended
     uint64_t context = 0;
     uint32_t stream = 0, gpu = 0;
     ContextWord Word() const { return static_cast<ContextWord>(page->contexts[ContextSlot(context)].state.load()); }
@@ -34,8 +36,8 @@ class TestNode {
 
   Process AddProcess(uint32_t pid, uint32_t uid) {
     Process process;
-    process.page = std::make_unique<SessionPage>();
-    process.session = engine_.AddSession(process.page.get(), {pid, uid, "test"});
+    process.page = pages_.emplace_back(std::make_unique<SessionPage>()).get();
+    process.session = engine_.AddSession(process.page, {pid, uid, "test"});
     return process;
   }
   // A process with a context and a stream on the GPU.
@@ -151,6 +153,7 @@ class TestNode {
   }
 
   uint64_t now_ = kStartNs;
+  std::vector<std::unique_ptr<SessionPage>> pages_;
   Engine engine_;
   Process admin_;
 };

@@ -41,7 +41,7 @@ nvmlReturn_t List(nvmlDevice_t device, unsigned* count, T* infos, bool compute) 
 
 // Utilisation of each process since `since`; there being none is an error of its own.
 template <typename T, typename Make>
-nvmlReturn_t Samples(nvmlDevice_t device, unsigned* count, uint64_t since, T* out, Make make) {
+nvmlReturn_t ProcessSamples(nvmlDevice_t device, unsigned* count, uint64_t since, T* out, Make make) {
   return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
     if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     std::vector<ProcessSample> samples;
@@ -87,7 +87,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
                                              unsigned int* processSamplesCount, unsigned long long lastSeenTimeStamp) {
-  return Samples(device, processSamplesCount, lastSeenTimeStamp, utilization, [](const ProcessSample& sample) {
+  return ProcessSamples(device, processSamplesCount, lastSeenTimeStamp, utilization, [](const ProcessSample& sample) {
     return nvmlProcessUtilizationSample_t{sample.pid, sample.time_us, sample.sm, sample.memory, 0, 0};
   });
 }
@@ -96,11 +96,11 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
   return WithGpu(device, [&](NvmlSession&, unsigned) {
     if (info == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (info->version != StructVersion<nvmlProcessesUtilizationInfo_t>(1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    return Samples(device, &info->processSamplesCount, info->lastSeenTimeStamp, info->procUtilArray,
-                   [](const ProcessSample& sample) {
-                     return nvmlProcessUtilizationInfo_v1_t{
-                         sample.time_us, sample.pid, sample.sm, sample.memory, 0, 0, 0, 0};
-                   });
+    return ProcessSamples(device, &info->processSamplesCount, info->lastSeenTimeStamp, info->procUtilArray,
+                          [](const ProcessSample& sample) {
+                            return nvmlProcessUtilizationInfo_v1_t{
+                                sample.time_us, sample.pid, sample.sm, sample.memory, 0, 0, 0, 0};
+                          });
   });
 }
 

@@ -7,9 +7,7 @@
 namespace mete::emulator::ptx {
 namespace {
 
-constexpr int kMaximumDepth = 64;
 constexpr uint64_t kMaximumLocal = 512 * 1024;
-constexpr uint32_t kMaximumArea = 64 * 1024;
 constexpr size_t kMaximumCode = 4'000'000, kMaximumModifiers = 24;
 
 }  // namespace
@@ -107,7 +105,7 @@ bool Body::DeclareVariables(Space space) {
 }
 
 bool Body::ParseOperand(Operand* o) {
-  if (++depth_ > kMaximumDepth) return Fail(parser_->Peek(), "operands nested too deeply");
+  if (++depth_ > kMaximumNesting) return Fail(parser_->Peek(), "operands nested too deeply");
   struct Leave_ {
     int* depth;
     ~Leave_() { --*depth; }
@@ -241,7 +239,7 @@ bool Body::ParseStatement() {
 }
 
 bool Body::Block() {
-  if (++depth_ > kMaximumDepth) return Fail(parser_->Peek(), "blocks nested too deeply");
+  if (++depth_ > kMaximumNesting) return Fail(parser_->Peek(), "blocks nested too deeply");
   if (!parser_->Expect("{")) return false;
   scopes_.emplace_back();
   while (!parser_->TakeIf("}")) {

@@ -18,6 +18,8 @@
 
 namespace mete::emulator::ptx {
 
+inline constexpr uint32_t kMaximumArea = 64 * 1024;  // bytes of parameters that a lane passes on
+
 enum class OperandKind : uint8_t { kNone, kRegister, kConstant, kName, kSpecial, kAddress, kVector, kSink };
 
 struct Operand {

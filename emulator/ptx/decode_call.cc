@@ -7,16 +7,7 @@
 namespace mete::emulator::ptx {
 namespace {
 
-constexpr uint32_t kMaximumArea = 64 * 1024;
 constexpr size_t kMaximumTable = 65536;
-
-Type BitsOf(uint32_t bytes) {
-  return bytes == 8   ? Type::kB64
-         : bytes == 4 ? Type::kB32
-         : bytes == 2 ? Type::kB16
-         : bytes == 1 ? Type::kB8
-                      : Type::kNone;
-}
 
 }  // namespace
 

@@ -24,10 +24,6 @@ Space SpaceNamed(std::string_view name) {
   return Space::kGeneric;
 }
 
-Type BitsOf(uint32_t bytes) {
-  return bytes == 8 ? Type::kB64 : bytes == 4 ? Type::kB32 : bytes == 2 ? Type::kB16 : Type::kB8;
-}
-
 }  // namespace
 
 bool Body::Mov(Statement& s) {

@@ -54,7 +54,7 @@ bool Body::MatrixMultiplyAdd(Statement& s) {
   const bool saturate = TakeModifier(s, ".satfinite");
   if (!sync || !aligned || !layout || s.modifiers.size() != 5 || !Need(s, 4, 4))
     return Fail(s.where, "'mma' is supported as mma.sync.aligned.SHAPE.row.col.dtype.atype.btype.ctype");
-  MatrixElement a, b;
+  MatrixElement a = {}, b = {};
   const Shape* shape = nullptr;
   if (ElementNamed(s.modifiers[2], &a) && ElementNamed(s.modifiers[3], &b)) {
     for (const Shape& known : kShapes) {

@@ -415,7 +415,8 @@ Instruction& Body::Emit(const Statement& s, Instruction in) {
 // Rounding, .ftz, .sat and .approx of a floating-point statement.
 bool Body::FloatFlags(Statement& s, uint8_t* flags, bool* approximate) {
   *flags = 0;
-  *approximate = TakeModifier(s, ".approx") | TakeModifier(s, ".full");
+  const bool approx = TakeModifier(s, ".approx"), full = TakeModifier(s, ".full");
+  *approximate = approx || full;
   if (TakeModifier(s, ".ftz")) *flags |= kFlushSubnormals;
   if (TakeModifier(s, ".sat")) *flags |= kSaturate;
   if (s.opcode == "fma" && TakeModifier(s, ".relu")) *flags |= kRelu;

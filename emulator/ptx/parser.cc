@@ -10,9 +10,7 @@
 namespace mete::emulator::ptx {
 namespace {
 
-constexpr uint32_t kMaximumShared = 232448;     // bytes a block can have on any architecture
 constexpr uint32_t kMaximumParameters = 32764;  // bytes of a kernel's parameters
-constexpr int kMaximumDepth = 64;
 constexpr size_t kMaximumFunctions = 16384, kMaximumLayouts = size_t{1} << 24;
 
 uint64_t RoundUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
@@ -64,7 +62,7 @@ bool Parser::Fail(const Token& where, std::string message) {
 
 // Integers with C's operators; a lone floating constant, perhaps negative.
 bool Parser::ConstantExpression(ConstantValue* value, int precedence) {
-  if (++depth_ > kMaximumDepth) return Fail(token_, "constant expression nested too deeply");
+  if (++depth_ > kMaximumNesting) return Fail(token_, "constant expression nested too deeply");
   struct Leave {
     int* depth;
     ~Leave() { --*depth; }

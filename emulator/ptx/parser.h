@@ -15,6 +15,9 @@
 
 namespace mete::emulator::ptx {
 
+inline constexpr uint32_t kMaximumShared = 232448;  // bytes a block can have on any architecture
+inline constexpr int kMaximumNesting = 64;          // of expressions, operands, blocks
+
 // What another function sees of a function.
 struct Signature {
   std::vector<Parameter> returns;  // offsets in the per-lane parameter area

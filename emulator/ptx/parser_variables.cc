@@ -9,7 +9,6 @@ namespace mete::emulator::ptx {
 namespace {
 
 constexpr uint64_t kMaximumVariable = uint64_t{1} << 32;
-constexpr uint32_t kMaximumShared = 232448;  // bytes a block can have on any architecture
 constexpr size_t kMaximumSharedVariables = 65536;
 
 }  // namespace

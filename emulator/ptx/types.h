@@ -66,6 +66,14 @@ constexpr uint32_t SizeOf(Type type) {
   }
 }
 
+// The untyped type of that many bytes; kNone where there is none.
+constexpr Type BitsOf(uint32_t bytes) {
+  return bytes == 8   ? Type::kB64
+         : bytes == 4 ? Type::kB32
+         : bytes == 2 ? Type::kB16
+         : bytes == 1 ? Type::kB8
+                      : Type::kNone;
+}
 constexpr bool IsSigned(Type type) {
   return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
 }

@@ -71,21 +71,6 @@ seed: )";
   EXPECT_NE(bytes(1), bytes(2));
 }
 
-// Requests by chance, one server, equal service: the mean time in the system is known (M/D/1).
-TEST(NodeScenario, WaitingTimesAreThoseOfQueueingTheory) {
-  const std::string head =
-      "seconds: 1500\nmechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {";
-  const double service = MeanLatencyMs(Outcome(head + "every_ms: 20}}]").run.shares[0], 0, UINT64_MAX);
-  ASSERT_GT(service, 0.5);
-  for (const double load : {0.3, 0.6, 0.8}) {
-    const double hz = load / (service / 1000);
-    const double measured =
-        MeanLatencyMs(Outcome(head + fmt::format("poisson_hz: {}}}}}]", hz)).run.shares[0], 0, UINT64_MAX);
-    const double theory = service + load * service / (2 * (1 - load));
-    EXPECT_NEAR(measured / theory, 1, 0.05) << "load " << load;
-  }
-}
-
 TEST(NodeScenario, ATraceIsServedInItsOrder) {
   const CaseReport report = Outcome(
       "mechanism: time-slicing\nshares: [{name: A, workload: saturating, arrival: {trace_ms: [5, 5, 5, 900]}}]");

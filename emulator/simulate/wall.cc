@@ -91,7 +91,7 @@ double TimerLateMs(uint64_t end_ns) {
   return late[late.size() * 99 / 100];
 }
 
-Status Check(const Scenario& scenario, const std::vector<EngineSettings::Gpu>& boards, const std::string& root) {
+Status CheckNode(const Scenario& scenario, const std::vector<EngineSettings::Gpu>& boards, const std::string& root) {
   if (scenario.gates) {
     return Usage("--wall: scenario {} is for mechanism intercept; the wall clock shows time-slicing and exclusive use",
                  scenario.name);
@@ -118,7 +118,7 @@ Status Check(const Scenario& scenario, const std::vector<EngineSettings::Gpu>& b
 StatusOr<WallReport> RunOnNode(const Scenario& scenario, const std::vector<Placed>& placed,
                                const std::vector<EngineSettings::Gpu>& boards, const std::string& root,
                                double seconds) {
-  METE_RETURN_IF_ERROR(Check(scenario, boards, root));
+  METE_RETURN_IF_ERROR(CheckNode(scenario, boards, root));
   Board* board = Shared<Board>();
   std::vector<std::pair<size_t, Log*>> logs;  // share, of one process
   std::vector<pid_t> children;

@@ -254,7 +254,7 @@ void HeatAndPower(Report& r, const SmiGpu& gpu) {
   r.Close();
 }
 
-void Clocks(Report& r, const SmiGpu& gpu) {
+void ClockLines(Report& r, const SmiGpu& gpu) {
   r.Section("CLOCK");
   r.Open("Clocks", "clocks");
   r.Add("Graphics", "graphics_clock", UnitText(gpu.sm_mhz, " MHz"));
@@ -347,7 +347,7 @@ std::vector<Line> LinesOf(const SmiGpu& gpu, const std::vector<std::string>& sec
   Utilization(report, gpu);
   Ecc(report, gpu);
   HeatAndPower(report, gpu);
-  Clocks(report, gpu);
+  ClockLines(report, gpu);
   Processes(report, gpu);
   return report.lines();
 }

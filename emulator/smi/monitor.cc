@@ -6,26 +6,26 @@ namespace mete::emulator::smi {
 
 namespace {
 
-using Value = std::optional<uint64_t>;
+using Reading = std::optional<uint64_t>;
 
 struct Column {
   char metric;
   int width;
   const char *name, *unit;
-  Value (*value)(const SmiGpu&);
+  Reading (*value)(const SmiGpu&);
 };
 
 template <typename T>
-Value Wide(const std::optional<T>& value) {
-  return value ? Value(static_cast<uint64_t>(*value)) : std::nullopt;
+Reading Wide(const std::optional<T>& value) {
+  return value ? Reading(static_cast<uint64_t>(*value)) : std::nullopt;
 }
-Value Mib(const std::optional<uint64_t>& bytes) { return bytes ? Value(*bytes >> 20) : std::nullopt; }
-Value Sum(const std::optional<uint64_t>& a, const std::optional<uint64_t>& b) {
-  return a || b ? Value(a.value_or(0) + b.value_or(0)) : std::nullopt;
+Reading ReadingMib(const std::optional<uint64_t>& bytes) { return bytes ? Reading(*bytes >> 20) : std::nullopt; }
+Reading Sum(const std::optional<uint64_t>& a, const std::optional<uint64_t>& b) {
+  return a || b ? Reading(a.value_or(0) + b.value_or(0)) : std::nullopt;
 }
 
 constexpr Column kColumns[] = {
-    {'p', 6, "pwr", "W", [](const SmiGpu& g) { return g.power_mw ? Value(*g.power_mw / 1000) : Value(); }},
+    {'p', 6, "pwr", "W", [](const SmiGpu& g) { return g.power_mw ? Reading(*g.power_mw / 1000) : Reading(); }},
     {'p', 6, "gtemp", "C", [](const SmiGpu& g) { return Wide(g.temperature_c); }},
     {'p', 6, "mtemp", "C", [](const SmiGpu& g) { return Wide(g.memory_temperature_c); }},
     {'u', 6, "sm", "%", [](const SmiGpu& g) { return Wide(g.utilization_gpu); }},
@@ -37,19 +37,19 @@ constexpr Column kColumns[] = {
     {'c', 6, "mclk", "MHz", [](const SmiGpu& g) { return Wide(g.memory_mhz); }},
     {'c', 6, "pclk", "MHz", [](const SmiGpu& g) { return Wide(g.sm_mhz); }},
     {'v', 6, "pviol", "%",
-     [](const SmiGpu& g) { return g.clock_reasons ? Value((*g.clock_reasons & 4) != 0 ? 100 : 0) : Value(); }},
+     [](const SmiGpu& g) { return g.clock_reasons ? Reading((*g.clock_reasons & 4) != 0 ? 100 : 0) : Reading(); }},
     {'v', 6, "tviol", "bool",
-     [](const SmiGpu& g) { return g.clock_reasons ? Value((*g.clock_reasons & 0x60) != 0) : Value(); }},
-    {'m', 6, "fb", "MB", [](const SmiGpu& g) { return Mib(g.memory_used); }},
-    {'m', 6, "bar1", "MB", [](const SmiGpu& g) { return Mib(g.bar1_used); }},
-    {'m', 6, "ccpm", "MB", [](const SmiGpu&) { return Value(0); }},
+     [](const SmiGpu& g) { return g.clock_reasons ? Reading((*g.clock_reasons & 0x60) != 0) : Reading(); }},
+    {'m', 6, "fb", "MB", [](const SmiGpu& g) { return ReadingMib(g.memory_used); }},
+    {'m', 6, "bar1", "MB", [](const SmiGpu& g) { return ReadingMib(g.bar1_used); }},
+    {'m', 6, "ccpm", "MB", [](const SmiGpu&) { return Reading(0); }},
     {'e', 6, "sbecc", "errs",
      [](const SmiGpu& g) { return Sum(g.ecc_aggregate.dram_corrected, g.ecc_aggregate.sram_corrected); }},
     {'e', 6, "dbecc", "errs",
      [](const SmiGpu& g) { return Sum(g.ecc_aggregate.dram_uncorrected, g.ecc_aggregate.sram_uncorrected); }},
     {'e', 6, "pci", "errs", [](const SmiGpu& g) { return Wide(g.replays); }},
-    {'t', 6, "rxpci", "MB/s", [](const SmiGpu& g) { return g.rx_kbps ? Value(*g.rx_kbps / 1000) : Value(); }},
-    {'t', 6, "txpci", "MB/s", [](const SmiGpu& g) { return g.tx_kbps ? Value(*g.tx_kbps / 1000) : Value(); }},
+    {'t', 6, "rxpci", "MB/s", [](const SmiGpu& g) { return g.rx_kbps ? Reading(*g.rx_kbps / 1000) : Reading(); }},
+    {'t', 6, "txpci", "MB/s", [](const SmiGpu& g) { return g.tx_kbps ? Reading(*g.tx_kbps / 1000) : Reading(); }},
 };
 
 std::string Right(const std::string& text, int width) {
@@ -57,7 +57,7 @@ std::string Right(const std::string& text, int width) {
   snprintf(cell, sizeof(cell), "%*s ", width, text.c_str());
   return cell;
 }
-std::string Right(const Value& value, int width) { return Right(value ? std::to_string(*value) : "-", width); }
+std::string Right(const Reading& value, int width) { return Right(value ? std::to_string(*value) : "-", width); }
 
 std::string WhenName(std::string_view when, bool units) {
   std::string text;
@@ -133,13 +133,13 @@ std::string ProcessLines(const SmiSnapshot& snapshot, const std::vector<size_t>&
       text += place + Right(process == nullptr ? "-" : std::to_string(process->pid), 10) +
               Right(std::string(process == nullptr ? "-" : "C"), 6);
       if (Has(metrics, 'u')) {
-        text += Right(process == nullptr ? Value() : Wide(process->sm_percent), 6) +
-                Right(process == nullptr ? Value() : Wide(process->memory_percent), 6);
-        for (int i = 0; i < 4; ++i) text += Right(Value(), 6);
+        text += Right(process == nullptr ? Reading() : Wide(process->sm_percent), 6) +
+                Right(process == nullptr ? Reading() : Wide(process->memory_percent), 6);
+        for (int i = 0; i < 4; ++i) text += Right(Reading(), 6);
       }
       if (Has(metrics, 'm')) {
-        text += Right(process == nullptr ? Value() : Mib(process->used_bytes), 6) +
-                Right(process == nullptr ? Value() : Value(0), 6);
+        text += Right(process == nullptr ? Reading() : ReadingMib(process->used_bytes), 6) +
+                Right(process == nullptr ? Reading() : Reading(0), 6);
       }
       std::string name = process == nullptr ? "-" : process->name;
       name = name.substr(name.rfind('/') == std::string::npos ? 0 : name.rfind('/') + 1);

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-mechanism::Node Node() {
+mechanism::Node Found() {
   mechanism::Node node;
   node.roots.driver = "/srv/node";
   node.roots.sys = testing::TempDir() + "mete_inventory_sys";
@@ -38,7 +38,7 @@ TEST(Inventory, ReadsAsWritten) {
   library.Add();
   library.Add();
   AddT4(library);
-  const auto inventory = TakeInventory(Node(), library);
+  const auto inventory = TakeInventory(Found(), library);
   ASSERT_TRUE(inventory.ok()) << inventory.status();
   ExpectGolden("inventory.txt", InventoryText(*inventory, 120));
 }
@@ -46,7 +46,7 @@ TEST(Inventory, ReadsAsWritten) {
 TEST(Inventory, SaysWhyNot) {
   nvml::FakeLibrary library;
   AddT4(library);
-  const auto inventory = TakeInventory(Node(), library);
+  const auto inventory = TakeInventory(Found(), library);
   ASSERT_TRUE(inventory.ok());
   const std::string text = InventoryText(*inventory, 0);
   EXPECT_THAT(text, HasSubstr("not, because it has no MIG (compute capability 7.5 < 8.0)"));
@@ -58,7 +58,7 @@ TEST(Inventory, JsonSaysTheSame) {
   nvml::FakeLibrary library;
   library.emulated_value = true;
   library.Add().mig = {nvml::MigMode::kDisabled, nvml::MigMode::kEnabled};
-  const Json json = InventoryJson(TakeInventory(Node(), library).value());
+  const Json json = InventoryJson(TakeInventory(Found(), library).value());
   EXPECT_EQ(json.at("node").at("driver_root"), "/srv/node");
   EXPECT_EQ(json.at("node").at("found_by"), "emulated-node");
   EXPECT_EQ(json.at("emulated"), true);
@@ -85,7 +85,7 @@ TEST(Inventory, AGpuThatDoesNotAnswerIsListedWithItsTrouble) {
   nvml::FakeLibrary library;
   library.Add().failure = Fault("GPU 0: has fallen off the bus");
   library.Add();
-  const auto inventory = TakeInventory(Node(), library);
+  const auto inventory = TakeInventory(Found(), library);
   ASSERT_TRUE(inventory.ok());
   const std::string text = InventoryText(*inventory, 0);
   EXPECT_THAT(text, HasSubstr("\nGPU 0: has fallen off the bus"));
@@ -94,7 +94,7 @@ TEST(Inventory, AGpuThatDoesNotAnswerIsListedWithItsTrouble) {
 }
 
 TEST(Inventory, ADriverWithoutGpusSaysTheWaysOn) {
-  const auto inventory = TakeInventory(Node(), nvml::FakeLibrary());
+  const auto inventory = TakeInventory(Found(), nvml::FakeLibrary());
   EXPECT_EQ(ExitCodeFor(inventory.status()), ExitCode::kLacks);
   EXPECT_THAT(Message(inventory.status()), HasSubstr("shows no GPU"));
   EXPECT_THAT(Message(inventory.status()), HasSubstr("mete emulate up"));
@@ -103,7 +103,7 @@ TEST(Inventory, ADriverWithoutGpusSaysTheWaysOn) {
 TEST(Inventory, SeesTheVgpuHostDriverBelowTheSysRoot) {
   nvml::FakeLibrary library;
   AddT4(library);
-  const mechanism::Node node = Node();
+  const mechanism::Node node = Found();
   const std::filesystem::path types = node.roots.sys + "/class/mdev_bus/0000:3b:00.0";
   EXPECT_FALSE(TakeInventory(node, library)->gpus[0].facts.vgpu_host_driver);
   std::filesystem::create_directories(types);

@@ -3,7 +3,7 @@
 namespace mete::interceptor {
 namespace {
 
-constexpr uint64_t kRowBytes = 512, kTileRows = 8, kPage = 64 << 10, kLarge = 1 << 20, kLargePage = 2 << 20;
+constexpr uint64_t kRowBytes = 512, kTileRows = 8, kPage = 64 << 10, kLargeArray = 1 << 20, kLargePage = 2 << 20;
 constexpr unsigned kSparse = 0x40, kDeferredMapping = 0x80;  // CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING
 
 uint64_t Round(uint64_t value, uint64_t unit) {
@@ -84,7 +84,7 @@ uint64_t ArrayBytes(const ArrayShape& shape, unsigned levels) {
     height = height > 1 ? height / 2 : height;
     if (!layered && depth > 1) depth /= 2;
   }
-  return Round(total, total < kLarge ? kPage : kLargePage);
+  return Round(total, total < kLargeArray ? kPage : kLargePage);
 }
 
 }  // namespace mete::interceptor

@@ -12,9 +12,9 @@ DriverTable driver;
 
 namespace {
 
-bool found = false;
+bool driver_found = false;
 
-void** Place(const Entry& entry) { return reinterpret_cast<void**>(reinterpret_cast<char*>(&driver) + entry.offset); }
+void** SlotOf(const Entry& entry) { return reinterpret_cast<void**>(reinterpret_cast<char*>(&driver) + entry.offset); }
 
 // Runs after the real driver's own constructors, since it is our dependency, and before anybody who depends on us.
 __attribute__((constructor)) void LoadDriver() {
@@ -26,15 +26,15 @@ __attribute__((constructor)) void LoadDriver() {
     void* real = dlsym(handle, entry.symbol);
     // A private link that leads back to the proxy would call itself for ever.
     if (real == nullptr || real == entry.wrapper) continue;
-    *Place(entry) = real;
+    *SlotOf(entry) = real;
     if (entry.wrapper != nullptr) AddExchange(real, entry.wrapper);
   }
-  found = driver.cuInit != nullptr;
+  driver_found = driver.cuInit != nullptr;
 }
 
 }  // namespace
 
-bool DriverFound() { return found; }
+bool DriverFound() { return driver_found; }
 
 CUresult MissingFunction() { return DriverFound() ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NOT_INITIALIZED; }
 

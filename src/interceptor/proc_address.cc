@@ -12,7 +12,7 @@ struct Pair {
   std::atomic<void*> wrapper;
 };
 constinit Pair pairs[kCapacity];
-constinit std::atomic<uint32_t> count{0};
+constinit std::atomic<uint32_t> passed_on{0};
 constinit std::atomic<bool> learned{false};
 
 uint32_t Hash(const void* address) {
@@ -45,7 +45,7 @@ void AddExchange(void* real, void* wrapper) {
     void* present = pair.real.load(std::memory_order_acquire);
     if (present == real) return;
     if (present != nullptr) continue;
-    if (count.fetch_add(1, std::memory_order_relaxed) >= kCapacity / 2) return;
+    if (passed_on.fetch_add(1, std::memory_order_relaxed) >= kCapacity / 2) return;
     // A reader that sees the key before its wrapper waits a moment for it.
     if (pair.real.compare_exchange_strong(present, real, std::memory_order_acq_rel)) {
       pair.wrapper.store(wrapper, std::memory_order_release);

@@ -30,7 +30,7 @@ struct Remembered {
   int gpu;
 };
 // Initial-exec: a plain load instead of a call; the loader keeps room for this much in late-loaded libraries.
-thread_local constinit __attribute__((tls_model("initial-exec"))) Remembered remembered{nullptr, 0, 0};
+thread_local constinit __attribute__((tls_model("initial-exec"))) Remembered last_place{nullptr, 0, 0};
 
 // The child of a fork shares our pages but not our slot, and its driver is not initialised: it starts from nothing.
 // Its copies of the parent's records are left where they are; locks that another thread held are made anew.
@@ -110,13 +110,13 @@ bool Locate(Process& p, Place* place) {
     return true;
   }
   const uint32_t epoch = context_epoch.load(std::memory_order_relaxed);
-  if (remembered.context != context || remembered.epoch != epoch) {
+  if (last_place.context != context || last_place.epoch != epoch) {
     CUdevice device = -1;
     if (driver.cuCtxGetDevice == nullptr || driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return false;
-    remembered = {context, epoch, GpuOfDevice(p, device)};
+    last_place = {context, epoch, GpuOfDevice(p, device)};
   }
-  if (remembered.gpu < 0) return false;
-  place->gpu = static_cast<uint32_t>(remembered.gpu);
+  if (last_place.gpu < 0) return false;
+  place->gpu = static_cast<uint32_t>(last_place.gpu);
   place->view = ViewOf(p, place->gpu);
   return true;
 }

@@ -16,6 +16,7 @@
 #include "interceptor/testing/tenant.h"
 #include "ledger/account.h"
 #include "ledger/gate.h"
+#include "tests/sanitized.h"
 
 namespace mete::interceptor::testing {
 namespace {
@@ -227,9 +228,7 @@ TENANT(HotPaths) {
   syscall(SYS_exit, 0);
 }
 TEST(Process, HotPathsMakeNoSystemCall) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's runtime makes system calls of its own";
-#endif
+  if (mete::testing::kSanitized) GTEST_SKIP() << "a sanitizer's runtime makes system calls of its own";
   StandInOptions options = Limited();
   options.heartbeat_ahead_ns = 3'600'000'000'000;  // a late broker would be looked after, which takes system calls
   StandIn broker(options);

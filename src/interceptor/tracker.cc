@@ -19,7 +19,7 @@ struct RememberedTrack {
   bool per_thread;
   Track* track;
 };
-thread_local constinit __attribute__((tls_model("initial-exec"))) RememberedTrack remembered{};
+thread_local constinit __attribute__((tls_model("initial-exec"))) RememberedTrack last_track{};
 thread_local constinit __attribute__((tls_model("initial-exec"))) char thread_mark = 0;
 
 // Each thread has its own per-thread default stream in each context.
@@ -46,7 +46,7 @@ bool Tracker::Capturing(CUstream stream, bool per_thread) const {
 Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bool create) {
   const bool per_thread = IsPerThreadStream(stream, per_thread_api);
   const uint32_t epoch = epoch_.load(std::memory_order_acquire);
-  RememberedTrack& last = remembered;
+  RememberedTrack& last = last_track;
   if (last.track != nullptr && last.epoch == epoch && last.stream == stream && last.context == context &&
       last.per_thread == per_thread) {
     return last.track;

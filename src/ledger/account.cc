@@ -5,7 +5,7 @@
 namespace mete::ledger {
 namespace {
 
-constexpr uint32_t kAttempts = 24;
+constexpr uint32_t kScanAttempts = 24;
 
 bool Deny(GpuLedger& gpu, uint64_t bytes) {
   gpu.last_denied_bytes.store(bytes, std::memory_order_relaxed);
@@ -26,7 +26,7 @@ bool Reserve(const View& view, uint64_t bytes) {
   }
   uint64_t seen = UINT64_MAX;
   bool seen_before = false;
-  for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+  for (uint32_t attempt = 0; attempt < kScanAttempts; ++attempt) {
     const uint64_t quota = limits.memory_quota.load(std::memory_order_relaxed);  // may change while we wait
     const uint64_t held = internal::Sum(*view.ledger, gpu.memory);
     if (bytes > quota) return Deny(gpu, bytes);

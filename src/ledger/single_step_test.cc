@@ -12,17 +12,12 @@
 #include "ledger/account.h"
 #include "ledger/gate.h"
 #include "ledger/testing_pages.h"
+#include "tests/sanitized.h"
 
 namespace mete::ledger {
 namespace {
 
 using testing::Pages;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kInstrumented = true;  // the instructions would be the sanitizer's
-#else
-constexpr bool kInstrumented = false;
-#endif
 
 constexpr uint64_t kQuota = 1000;
 constexpr uint64_t kMs = 1'000'000;
@@ -58,7 +53,7 @@ End KillAfter(long steps, const std::function<void()>& operation) {
 // Prepares fresh pages, kills `operation` of the victim after each number of steps, and looks at the survivor.
 void AtEveryInstruction(const std::function<void(Pages&, const View&)>& prepare,
                         const std::function<void(const View&)>& operation) {
-  if (kInstrumented) GTEST_SKIP() << "stepping through a sanitizer's own instructions shows nothing";
+  if (mete::testing::kSanitized) GTEST_SKIP() << "stepping through a sanitizer's own instructions shows nothing";
   long deaths = 0;
   for (long steps = 0; steps < kMostSteps; ++steps) {
     Pages pages;

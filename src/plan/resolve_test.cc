@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-GpuOccupancy A100() {
+GpuOccupancy Ampere() {
   GpuOccupancy gpu;
   gpu.index = 0;
   gpu.uuid = "GPU-a0000000-0000-0000-0000-000000000000";
@@ -18,7 +18,7 @@ GpuOccupancy A100() {
   return gpu;
 }
 
-GpuOccupancy T4() {
+GpuOccupancy Turing() {
   GpuOccupancy gpu;
   gpu.index = 1;
   gpu.uuid = "GPU-b0000000-0000-0000-0000-000000000000";
@@ -40,15 +40,15 @@ TEST(Resolve, GivesWhatIsAsked) {
   request.gpu = "0";
   request.memory = Bytes{8 * kGiB};
   request.compute = Hard(30);
-  const StatusOr<Grant> grant = Resolve(request, {{A100(), T4()}});
+  const StatusOr<Grant> grant = Resolve(request, {{Ampere(), Turing()}});
   ASSERT_TRUE(grant.ok()) << Message(grant.status());
   ASSERT_EQ(grant->gpus.size(), 1u);
-  EXPECT_EQ(grant->gpus[0].uuid, A100().uuid);
+  EXPECT_EQ(grant->gpus[0].uuid, Ampere().uuid);
   EXPECT_EQ(grant->gpus[0].allotment, (Allotment{Bytes{8 * kGiB}, ComputeMode::kHard, 3000, 3000}));
 }
 
 TEST(Resolve, WithoutMemoryOrComputeTakesWhatOthersWereNotPromised) {
-  GpuOccupancy gpu = A100();
+  GpuOccupancy gpu = Ampere();
   gpu.holdings = {{"a", Bytes{8 * kGiB}, Hard(30), {}}};
   const StatusOr<Grant> grant = Resolve(Ask("b"), {{gpu}});
   ASSERT_TRUE(grant.ok()) << Message(grant.status());
@@ -58,7 +58,7 @@ TEST(Resolve, WithoutMemoryOrComputeTakesWhatOthersWereNotPromised) {
 }
 
 TEST(Resolve, RefusesMemoryAboveTheCardAndNamesWhoHoldsWhatAndWhatFits) {
-  GpuOccupancy gpu = A100();
+  GpuOccupancy gpu = Ampere();
   gpu.holdings = {{"a", Bytes{8 * kGiB}, std::nullopt, {}}, {"b", std::nullopt, std::nullopt, Bytes{2 * kGiB}}};
   gpu.foreigners = {{71, "python3", Bytes{kGiB}}};
   Request request = Ask("c");
@@ -76,7 +76,7 @@ TEST(Resolve, RefusesMemoryAboveTheCardAndNamesWhoHoldsWhatAndWhatFits) {
 }
 
 TEST(Resolve, RefusesComputeAboveAHundredPercent) {
-  GpuOccupancy gpu = A100();
+  GpuOccupancy gpu = Ampere();
   gpu.holdings = {{"a", std::nullopt, Hard(70), {}}};
   Request request = Ask("b");
   request.compute = Hard(31);
@@ -91,10 +91,10 @@ TEST(Resolve, RefusesComputeAboveAHundredPercent) {
 TEST(Resolve, ChoosesTheGpuWithTheLeastToSpareForAQuotaAndTheMostWithout) {
   Request request = Ask("a");
   request.memory = Bytes{4 * kGiB};
-  EXPECT_EQ(Resolve(request, {{A100(), T4()}})->gpus[0].index, 1u);
+  EXPECT_EQ(Resolve(request, {{Ampere(), Turing()}})->gpus[0].index, 1u);
   request.memory = Bytes{20 * kGiB};
-  EXPECT_EQ(Resolve(request, {{A100(), T4()}})->gpus[0].index, 0u);
-  EXPECT_EQ(Resolve(Ask("b"), {{A100(), T4()}})->gpus[0].index, 0u);
+  EXPECT_EQ(Resolve(request, {{Ampere(), Turing()}})->gpus[0].index, 0u);
+  EXPECT_EQ(Resolve(Ask("b"), {{Ampere(), Turing()}})->gpus[0].index, 0u);
 }
 
 TEST(Resolve, SeveralGpusEachGiveThatMuch) {
@@ -102,32 +102,32 @@ TEST(Resolve, SeveralGpusEachGiveThatMuch) {
   request.gpus = 2;
   request.gpus_given = true;
   request.memory = Bytes{4 * kGiB};
-  EXPECT_EQ(Resolve(request, {{A100(), T4()}})->gpus.size(), 2u);
+  EXPECT_EQ(Resolve(request, {{Ampere(), Turing()}})->gpus.size(), 2u);
   request.memory = Bytes{20 * kGiB};
-  EXPECT_EQ(ExitCodeFor(Resolve(request, {{A100(), T4()}}).status()), ExitCode::kRefused);
+  EXPECT_EQ(ExitCodeFor(Resolve(request, {{Ampere(), Turing()}}).status()), ExitCode::kRefused);
   request.memory.reset();
-  EXPECT_THAT(Message(Resolve(request, {{A100(), T4()}}).status()), HasSubstr("exclusive"));
+  EXPECT_THAT(Message(Resolve(request, {{Ampere(), Turing()}}).status()), HasSubstr("exclusive"));
 }
 
 TEST(Resolve, NamesWhatDoesNotExist) {
   Request request = Ask("a");
   for (const char* name : {"2", "7", "GPU-ffff", "nonsense", "00"}) {
     request.gpu = name;
-    EXPECT_EQ(ExitCodeFor(Resolve(request, {{A100(), T4()}}).status()), ExitCode::kUsage) << name;
+    EXPECT_EQ(ExitCodeFor(Resolve(request, {{Ampere(), Turing()}}).status()), ExitCode::kUsage) << name;
   }
   request.gpu = "gpu-B0000000-0000-0000-0000-000000000000";
-  EXPECT_EQ(Resolve(request, {{A100(), T4()}})->gpus[0].index, 1u);
+  EXPECT_EQ(Resolve(request, {{Ampere(), Turing()}})->gpus[0].index, 1u);
   request.gpu.clear();
   request.via = "mps";
-  EXPECT_EQ(ExitCodeFor(Resolve(request, {{A100()}}).status()), ExitCode::kRefused);
+  EXPECT_EQ(ExitCodeFor(Resolve(request, {{Ampere()}}).status()), ExitCode::kRefused);
   request.via = "magic";
-  EXPECT_EQ(ExitCodeFor(Resolve(request, {{A100()}}).status()), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(Resolve(request, {{Ampere()}}).status()), ExitCode::kUsage);
   request.via.clear();
   EXPECT_EQ(ExitCodeFor(Resolve(request, {}).status()), ExitCode::kLacks);
 }
 
 TEST(Resolve, NoShareOnAGpuInMigMode) {
-  GpuOccupancy gpu = A100();
+  GpuOccupancy gpu = Ampere();
   gpu.mig_enabled = true;
   EXPECT_THAT(Message(Resolve(Ask("a"), {{gpu}}).status()), HasSubstr("MIG mode"));
 }
