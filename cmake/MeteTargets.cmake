@@ -2,10 +2,9 @@
 #
 #   mete_library(NAME SOURCES a.cc … [DEPENDS mete_base …])     static library mete_NAME
 #   mete_program(NAME SOURCES main.cc … [DEPENDS …])             program NAME in <build>/bin
-#   mete_test(NAME SOURCES a_test.cc … [DEPENDS …] [LABEL unit|scenario|e2e] [THREADED] [APART])
-#                                                                GoogleTest binary, run by ctest; THREADED: more than one thread
-#                                                                runs in it, for TSan to watch; APART: no unity build, for its
-#                                                                sources use the same names
+#   mete_test(NAME SOURCES a_test.cc … [DEPENDS …] [LABEL unit|scenario|e2e] [THREADED])
+#                                                                GoogleTest binary, run by ctest; unit: in-process, for sanitizers;
+#                                                                THREADED: more than one thread runs in it, for TSan to watch
 #   mete_benchmark(NAME SOURCES a_benchmark.cc … [DEPENDS …])    google-benchmark binary, run by hand or by bench/
 #   mete_fuzz(NAME SOURCES a_fuzz.cc … [DEPENDS …])              LLVMFuzzerTestOneInput; a libFuzzer binary under ASan, else one
 #                                                                that replays its corpus
@@ -129,7 +128,7 @@ function(mete_program NAME)
 endfunction()
 
 function(mete_test NAME)
-  cmake_parse_arguments(ARG "THREADED;APART" "LABEL" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADED" "LABEL" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -146,9 +145,6 @@ function(mete_test NAME)
   target_compile_options(${NAME} PRIVATE ${METE_TEST_OPTIONS})
   if(METE_UNIT_TESTS)
     mete_precompile(${NAME} mete_pch_test ${ARG_DEPENDS})
-  endif()
-  if(ARG_APART)
-    set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)
   endif()
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(unit)
