@@ -12,6 +12,7 @@ namespace mete::emulator::cuda {
 namespace {
 
 constexpr uint64_t kArrayAlignment = 512;
+constexpr uint64_t kMostBytes = 1ull << 46;
 constexpr unsigned int kLayered = 1, kSurface = 2, kCubemap = 4, kGather = 8, kDepth = 16, kColor = 32, kSparse = 64,
                        kDeferred = 128;
 
@@ -20,13 +21,15 @@ uint64_t Pitch(const CUDA_ARRAY3D_DESCRIPTOR& d, uint64_t width) {
   return RoundUp(width * ElementBytes(d.Format, d.NumChannels), d.Height == 0 && d.Depth == 0 ? 64 : 128);
 }
 
-// Overflow gives 0.
+// More than any memory has gives 0.
 uint64_t LevelBytes(const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned int level, bool layered) {
   auto at = [level](uint64_t extent) { return std::max<uint64_t>(extent >> level, 1); };
   const uint64_t width = at(d.Width), height = d.Height == 0 ? 1 : at(d.Height);
   const uint64_t depth = d.Depth == 0 ? 1 : layered ? d.Depth : at(d.Depth);
   if (width > 1 << 20 || height > 1 << 20 || depth > 1 << 20) return 0;
-  return RoundUp(Pitch(d, width) * height * depth, kArrayAlignment);
+  const uint64_t row = Pitch(d, width);
+  if (height * depth > kMostBytes / std::max<uint64_t>(row, 1)) return 0;
+  return RoundUp(row * height * depth, kArrayAlignment);
 }
 
 CUresult Check(const CUDA_ARRAY3D_DESCRIPTOR& d) {

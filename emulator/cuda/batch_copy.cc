@@ -2,6 +2,7 @@
 #include "api.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/copy.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -15,8 +16,9 @@ CUresult Batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count, 
   *failed = kNone;
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
-      indices == nullptr || attribute_count == 0 || attribute_count > count || indices[0] != 0 || stream == nullptr)
+  if (count == 0 || !IsList(to, count) || !IsList(from, count) || !IsList(sizes, count) || attribute_count == 0 ||
+      attribute_count > count || !IsList(attributes, attribute_count) || !IsList(indices, attribute_count) ||
+      indices[0] != 0 || stream == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < attribute_count; ++i) {
     if (i != 0 && (indices[i] <= indices[i - 1] || indices[i] >= count)) return CUDA_ERROR_INVALID_VALUE;
@@ -48,6 +50,10 @@ CUresult Describe(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* d) {
   const uint64_t element = std::max(from_element, to_element);
   const uint64_t limit = (1ull << 46) / element;
   if (op.extent.width > limit || op.extent.height > limit || op.extent.depth > limit) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUmemcpy3DOperand& side : {op.src, op.dst}) {
+    const bool array = side.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
+    if ((array ? side.op.array.offset.x : side.op.ptr.rowLength) > limit) return CUDA_ERROR_INVALID_VALUE;
+  }
   d->WidthInBytes = op.extent.width * element;
   d->Height = op.extent.height;
   d->Depth = op.extent.depth;
@@ -83,7 +89,7 @@ CUresult Batch3D(size_t count, CUDA_MEMCPY3D_BATCH_OP* list, size_t* failed, uns
   *failed = kNone;
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (count == 0 || list == nullptr || flags != 0 || stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || !IsList(list, count) || flags != 0 || stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     *failed = i;
     CUDA_MEMCPY3D d{};

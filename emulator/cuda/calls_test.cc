@@ -172,6 +172,33 @@ TEST_F(CallsTest, AnswerAsDocumented) {
   }
 }
 
+// Lengths, sizes, counts and flags beyond all measure: the call answers, and none but those that the table names
+// (`bigN`: argument N may be any number) takes the largest number for a good one.
+TEST_F(CallsTest, NoNumberIsTooLarge) {
+  constexpr uint64_t kNumbers[] = {0x7fffffff, 0x80000000, 0xffffffff, 1ull << 47, 1ull << 63, ~0ull};
+  for (const Row& row : rows_) {
+    SCOPED_TRACE(row.symbol);
+    for (size_t i = 0; i < row.arguments.size(); ++i) {
+      if (isdigit(row.arguments[i][0]) == 0 && row.arguments[i] != "textsize") continue;
+      const std::string n = std::to_string(i);
+      CallObjects objects;
+      std::vector<uint64_t> changed = Prepare(row, &objects);
+      CUresult last = CUDA_SUCCESS;
+      for (const uint64_t number : kNumbers) {
+        changed[i] = number;
+        last = Make(row, changed);
+        // A call may have made a context.
+        for (CUcontext left = nullptr; ::cuCtxPopCurrent_v2(&left) == CUDA_SUCCESS;) {
+          if (left != objects.context()) ::cuCtxDestroy_v2(left);
+        }
+        ASSERT_EQ(::cuCtxSetCurrent(objects.context()), CUDA_SUCCESS);
+      }
+      EXPECT_TRUE(last != CUDA_SUCCESS || row.Has("big" + n)) << "argument " << n << " may be any number";
+      EXPECT_FALSE(last != CUDA_SUCCESS && row.Has("big" + n)) << "argument " << n << " gives " << last;
+    }
+  }
+}
+
 // A forked child finds the driver as a program does before cuInit.
 TEST_F(CallsTest, NothingWorksBeforeInit) {
   CallObjects objects;

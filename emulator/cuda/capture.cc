@@ -6,6 +6,7 @@
 #include "api.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/graph.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 
@@ -101,7 +102,7 @@ CUresult FindStream(CUstream handle, Stream** stream) {
 }
 
 CUresult NodesOf(Graph* graph, const CUgraphNode* handles, size_t count, std::vector<GraphNode*>* nodes) {
-  if (count != 0 && handles == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsList(handles, count)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     auto* node = FromHandle<GraphNode>(handles[i]);
     if (node == nullptr || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
@@ -385,7 +386,7 @@ CUresult api::cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode*
 CUresult api::cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  if (mode == nullptr || *mode < 0 || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   std::swap(g_mode, *mode);
   return CUDA_SUCCESS;
 }

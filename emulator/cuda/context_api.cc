@@ -2,6 +2,7 @@
 #include "api.h"
 #include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -106,7 +107,7 @@ CUresult api::cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice de
 CUresult api::cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* parameters, int count, unsigned int flags,
                              CUdevice dev) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (count < 0 || (count != 0 && parameters == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (count < 0 || !IsList(parameters, static_cast<uint64_t>(count))) return CUDA_ERROR_INVALID_VALUE;
   if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;  // needs MPS
   return Create(context, flags, dev, 3030);
 }
@@ -114,7 +115,10 @@ CUresult api::cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* parameters
 CUresult api::cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags, CUdevice dev) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (parameters != nullptr) {
-    if (parameters->numExecAffinityParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    const int count = parameters->numExecAffinityParams;
+    if (count < 0 || !IsList(parameters->execAffinityParams, static_cast<uint64_t>(count)))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (count != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     if (parameters->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   }
   return Create(context, flags, dev, 3040);
@@ -283,7 +287,7 @@ CUresult api::cuCtxGetCacheConfig(CUfunc_cache* config) {
 CUresult api::cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   context->cache_config.store(config);
   return CUDA_SUCCESS;
 }
@@ -299,7 +303,7 @@ CUresult api::cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 CUresult api::cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  return config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult api::cuCtxGetStreamPriorityRange(int* least, int* greatest) {

@@ -16,9 +16,10 @@ namespace {
 
 __extension__ typedef unsigned __int128 Wide;  // sums of products of what a program gave
 
-constexpr uint64_t kInline = 1 << 20;   // bytes that the calling thread moves itself
-constexpr uint64_t kStaged = 64 << 10;  // pageable bytes that are copied aside before an asynchronous call returns
-constexpr uint64_t kMost = 1ull << 46;  // no memory is larger
+constexpr uint64_t kInline = 1 << 20;      // bytes that the calling thread moves itself
+constexpr uint64_t kStaged = 64 << 10;     // pageable bytes that are copied aside before an asynchronous call returns
+constexpr uint64_t kMost = 1ull << 46;     // no memory is larger
+constexpr uint64_t kUserEnd = 1ull << 47;  // nor is there an address beyond
 
 bool IsDevice(uint64_t address) { return Driver::Get()->content().IsDevice(address); }
 
@@ -121,6 +122,9 @@ Transfer Line(uint64_t destination, uint64_t source, uint64_t bytes, unsigned mu
 
 CUresult FromDescription(const CUDA_MEMCPY3D& d, Transfer* t) {
   if (d.WidthInBytes > kMost || d.Height > kMost || d.Depth > kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (static_cast<Wide>(d.WidthInBytes) * d.Height > kMost ||
+      static_cast<Wide>(d.WidthInBytes) * d.Height * d.Depth > kMost)
+    return CUDA_ERROR_INVALID_VALUE;
   t->box = {d.WidthInBytes, d.Height, d.Depth};
   if (t->bytes() == 0) return CUDA_SUCCESS;
   if (d.srcMemoryType == CU_MEMORYTYPE_DEVICE) t->must_be_device |= Transfer::kSource;
@@ -165,6 +169,7 @@ CUresult Check(const Context& context, Transfer* t, bool planned) {
   const uint64_t to_span = Span(t->box, t->destination_pitch, t->destination_slice);
   const uint64_t from_span = Span(t->box, t->source_pitch, t->source_slice);
   if (to_span >= kMost || from_span >= kMost) return CUDA_ERROR_INVALID_VALUE;
+  if (t->destination > kUserEnd - to_span || t->source > kUserEnd - from_span) return CUDA_ERROR_INVALID_VALUE;
   if (t->to_device && !Usable(t->destination, to_span, true, planned)) return CUDA_ERROR_INVALID_VALUE;
   if (t->from_device && !Usable(t->source, from_span, false, planned)) return CUDA_ERROR_INVALID_VALUE;
   t->kind = WorkKind::kMarker;

@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -209,7 +210,7 @@ namespace {
 
 // Atomics across the bus: none of the operations that may be asked for.
 CUresult NoAtomics(unsigned int* capabilities, const CUatomicOperation* operations, unsigned int count) {
-  if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || !IsList(capabilities, count) || !IsList(operations, count)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     if (operations[i] < 0 || operations[i] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
     capabilities[i] = 0;

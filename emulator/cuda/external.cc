@@ -9,6 +9,7 @@
 
 #include "api.h"
 #include "emulator/cuda/capture.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 #include "emulator/cuda/share_file.h"
 
@@ -61,7 +62,8 @@ CUresult Find(CUexternalMemory handle, ExternalMemory** memory) {
 
 template <typename P, typename O>
 CUresult Gather(const CUexternalSemaphore* handles, const P* parameters, unsigned int count, O* out) {
-  if (handles == nullptr || parameters == nullptr || count == 0 || count > 4096) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || count > 4096 || !IsList(handles, count) || !IsList(parameters, count))
+    return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     auto* semaphore = FromHandle<ExternalSemaphore>(handles[i]);
     if (semaphore == nullptr) return CUDA_ERROR_INVALID_HANDLE;

@@ -53,9 +53,10 @@ int BlocksPerSm(const Function& function, uint64_t threads, uint64_t dynamic_sha
   uint64_t blocks = std::min<uint64_t>(g.blocks_per_sm, g.threads_per_sm / (warps * 32));
   // Registers are given to a warp in units of 256.
   blocks = std::min<uint64_t>(blocks, g.registers_per_sm / (RoundUp(std::max(1u, f.registers) * 32ull, 256) * warps));
+  const uint64_t most_shared = g.shared_bytes_per_block_optin;
+  if (dynamic_shared > most_shared || f.static_shared_bytes > most_shared - dynamic_shared) return 0;
   const uint64_t reserved = g.compute_major >= 8 ? 1024 : 0;
   const uint64_t shared = RoundUp(f.static_shared_bytes + dynamic_shared + reserved, 128);
-  if (f.static_shared_bytes + dynamic_shared > g.shared_bytes_per_block_optin) return 0;
   if (shared != 0) blocks = std::min<uint64_t>(blocks, g.shared_bytes_per_sm / shared);
   return static_cast<int>(blocks);
 }
@@ -153,13 +154,13 @@ CUresult api::cuFuncLoad(CUfunction handle) {
 CUresult api::cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) {
   Function* function = nullptr;
   if (CUresult error = Find(handle, &function)) return error;
-  return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult api::cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) {
   Function* function = nullptr;
   if (CUresult error = Find(handle, &function)) return error;
-  return config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult api::cuParamSetTexRef(CUfunction handle, int unit, CUtexref) {

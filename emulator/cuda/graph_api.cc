@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "emulator/cuda/graph.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -15,6 +16,7 @@ CUgraphNode Out(GraphNode* node) { return ToHandle<CUgraphNode>(node); }
 CUresult PutNodes(const std::vector<GraphNode*>& nodes, CUgraphNode* out, size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out != nullptr) {
+    if (!IsList(out, *count)) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < *count; ++i) out[i] = i < nodes.size() ? Out(nodes[i]) : nullptr;
     *count = std::min(*count, nodes.size());
   } else {
@@ -61,7 +63,8 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
   Graph* graph = nullptr;
   if (CUresult error = FindGraph(handle, &graph)) return error;
   if (count == 0) return CUDA_SUCCESS;
-  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsList(from, count) || !IsList(to, count) || (data != nullptr && !IsList(data, count)))
+    return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::pair<GraphNode*, GraphNode*>> pairs;
   for (size_t i = 0; i < count; ++i) {
     auto *start = FromHandle<GraphNode>(from[i]), *end = FromHandle<GraphNode>(to[i]);

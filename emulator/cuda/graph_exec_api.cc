@@ -1,4 +1,5 @@
 // Executable graphs in the driver API.
+#include <algorithm>
 #include <cstring>
 
 #include "api.h"
@@ -31,8 +32,9 @@ CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_
   if (error_node != nullptr) *error_node = nullptr;
   if (log != nullptr && bytes != 0) {
     const char* text = reason == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "the graph has a cycle" : "";
-    strncpy(log, text, bytes - 1);
-    log[bytes - 1] = '\0';
+    const size_t length = std::min(strlen(text), bytes - 1);  // the size may be more than is there
+    memcpy(log, text, length);
+    log[length] = '\0';
   }
   return result;
 }

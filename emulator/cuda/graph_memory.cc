@@ -3,6 +3,7 @@
 #include <map>
 
 #include "api.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 #include "emulator/cuda/operation.h"
 
@@ -63,14 +64,14 @@ CUresult NewGraphAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters, std::s
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   const CUmemPoolProps& pool = parameters.poolProps;
-  if (parameters.bytesize == 0 || (parameters.accessDescCount != 0 && parameters.accessDescs == nullptr))
+  if (parameters.bytesize == 0 || !IsList(parameters.accessDescs, parameters.accessDescCount))
     return CUDA_ERROR_INVALID_VALUE;
   if (pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_INVALID_VALUE;
   if (pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
   Device* device = driver->DeviceAt(pool.location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (parameters.bytesize > 1ull << 46) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (parameters.bytesize > device->info.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   auto allocation = std::make_shared<GraphAllocation>();
   allocation->device = device;
   allocation->parameters = parameters;

@@ -5,6 +5,7 @@
 #include "emulator/cuda/external.h"
 #include "emulator/cuda/graph.h"
 #include "emulator/cuda/graph_memory.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -41,7 +42,7 @@ CUresult FindFree(CUdeviceptr address, FreeOperation* out) {
 
 // The end of every call that adds a node.
 CUresult Add(CUgraphNode* out, Graph* graph, const CUgraphNode* dependencies, size_t count, Operation operation) {
-  if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || count > graph->nodes.size() || !IsList(dependencies, count)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<GraphNode*> after;
   for (size_t i = 0; i < count; ++i) {
     auto* node = FromHandle<GraphNode>(dependencies[i]);
@@ -81,7 +82,8 @@ CUresult AddGeneral(CUgraphNode* out, CUgraph handle, const CUgraphNode* depende
   std::lock_guard lock(GraphMutex());
   Graph* graph = nullptr;
   if (CUresult error = FindGraph(handle, &graph)) return error;
-  if (out == nullptr || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || parameters == nullptr || (data != nullptr && !IsList(data, count)))
+    return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; data != nullptr && i < count; ++i) {
     if (data[i].type != 0 || data[i].from_port != 0 || data[i].to_port != 0) return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -5,6 +5,7 @@
 #include "api.h"
 #include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 
 namespace mete::emulator::cuda {
@@ -59,6 +60,7 @@ CUresult api::cuMemHostRegister_v2(void* p, size_t bytes, unsigned int flags) {
   if ((flags & 12u) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // I/O memory, read-only: attributes say so
   const auto address = reinterpret_cast<uint64_t>(p);
   if (bytes > (1ull << 47) || address > (1ull << 47) - bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsMapped(p, bytes)) return CUDA_ERROR_INVALID_VALUE;  // it could not be locked
   if (Allocations::Get().Touches(address, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   Allocation allocation;
   allocation.kind = AllocationKind::kRegistered;

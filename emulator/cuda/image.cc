@@ -9,6 +9,8 @@
 namespace mete::emulator::cuda {
 namespace {
 
+constexpr size_t kMostText = 256 << 20;  // bytes; a longer file, or one without an end, is no text of a module
+
 // The newest PTX of a CUDA version: 13.x has 9.x, 12.x had 8.x.
 uint32_t NewestPtx(uint32_t cuda_version) {
   const uint32_t major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
@@ -76,9 +78,10 @@ bool ReadFile(const char* path, std::string* text) {
   FILE* file = fopen(path, "rbe");
   if (file == nullptr) return false;
   char buffer[65536];
-  for (size_t got; (got = fread(buffer, 1, sizeof buffer, file)) != 0;) text->append(buffer, got);
+  for (size_t got; text->size() <= kMostText && (got = fread(buffer, 1, sizeof buffer, file)) != 0;)
+    text->append(buffer, got);
   fclose(file);
-  return true;
+  return text->size() <= kMostText;
 }
 
 }  // namespace mete::emulator::cuda

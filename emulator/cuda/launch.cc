@@ -6,6 +6,7 @@
 
 #include "api.h"
 #include "emulator/cuda/capture.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/module.h"
 #include "emulator/cuda/operation.h"
 #include "emulator/engine/launch_label.h"
@@ -237,7 +238,7 @@ CUresult ApplyAttribute(const CUlaunchAttribute& a, LaunchRequest* request) {
 CUresult MakeKernel(CUfunction handle, const LaunchRequest& shape, void** each, void** extra,
                     const CUlaunchAttribute* attributes, unsigned int attribute_count, KernelOperation* out) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (attribute_count != 0 && attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsList(attributes, attribute_count)) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = FindFunction(handle, &out->function)) return error;
   out->handle = handle;
   out->request = shape;
@@ -254,7 +255,7 @@ namespace {
 CUresult LaunchChecked(CUfunction handle, LaunchRequest request, CUstream stream, void** each, void** extra,
                        const CUlaunchAttribute* attributes, unsigned int attribute_count) {
   if (Driver::Get() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (attribute_count != 0 && attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsList(attributes, attribute_count)) return CUDA_ERROR_INVALID_VALUE;
   Function* function = nullptr;
   if (CUresult error = FindFunction(handle, &function)) return error;
   for (unsigned int i = 0; i < attribute_count; ++i) {

@@ -1,6 +1,7 @@
 // Libraries and kernels of the driver API: modules without a context, loaded into each that asks.
 #include "api.h"
 #include "emulator/cuda/image.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -13,13 +14,21 @@ CUresult ParameterInfo(const ptx::Function& entry, size_t index, size_t* offset,
   return CUDA_SUCCESS;
 }
 
+template <typename Option>
+bool AreOptions(const Option* options, void* const* values, unsigned int count) {
+  return IsList(options, count) && IsList(values, count);
+}
+
 }  // namespace
 
 CUresult api::cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* options, void** values,
-                                unsigned int count, CUlibraryOption*, void**, unsigned int) {
+                                unsigned int count, CUlibraryOption* library_options, void** library_values,
+                                unsigned int library_count) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!AreOptions(options, values, count) || !AreOptions(library_options, library_values, library_count))
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = CheckImage(image)) return error;
   auto library = std::make_unique<Library>();
   library->text = static_cast<const char*>(image);
@@ -45,6 +54,8 @@ CUresult api::cuLibraryLoadFromFile(CUlibrary* out, const char* path, CUjit_opti
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (out == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!AreOptions(options, values, count) || !AreOptions(library_options, library_values, library_count))
+    return CUDA_ERROR_INVALID_VALUE;
   std::string text;
   if (!ReadFile(path, &text)) return CUDA_ERROR_FILE_NOT_FOUND;
   return api::cuLibraryLoadData(out, text.c_str(), options, values, count, library_options, library_values,
@@ -167,7 +178,7 @@ CUresult api::cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdev
   Kernel* kernel = nullptr;
   if (CUresult error = FindHandle(handle, &kernel)) return error;
   if (Driver::Get()->DeviceAt(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 }  // namespace mete::emulator::cuda

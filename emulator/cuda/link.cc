@@ -4,6 +4,7 @@
 
 #include "api.h"
 #include "emulator/cuda/image.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -74,7 +75,7 @@ CUresult Add(LinkState* state, CUjitInputType type, std::string text) {
 CUresult api::cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** values, CUlinkState* out) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (out == nullptr || (count != 0 && (options == nullptr || values == nullptr))) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || !IsList(options, count) || !IsList(values, count)) return CUDA_ERROR_INVALID_VALUE;
   LinkState* state = Shells<LinkState>::Get().Take();
   state->context = context;
   state->options.assign(options, options + count);
@@ -85,20 +86,20 @@ CUresult api::cuLinkCreate_v2(unsigned int count, CUjit_option* options, void** 
 }
 
 CUresult api::cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t bytes, const char*,
-                               unsigned int, CUjit_option*, void**) {
+                               unsigned int count, CUjit_option* options, void** values) {
   LinkState* state = nullptr;
   if (CUresult error = Find(handle, &state)) return error;
-  if (data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  std::string text(static_cast<const char*>(data), bytes);
-  text.resize(strlen(text.c_str()));  // the size counts the end of the string
-  return Add(state, type, std::move(text));
+  if (data == nullptr || bytes == 0 || !IsList(options, count) || !IsList(values, count))
+    return CUDA_ERROR_INVALID_VALUE;
+  const char* text = static_cast<const char*>(data);
+  return Add(state, type, std::string(text, strnlen(text, bytes)));  // the size counts the end of the string
 }
 
-CUresult api::cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int, CUjit_option*,
-                               void**) {
+CUresult api::cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int count,
+                               CUjit_option* options, void** values) {
   LinkState* state = nullptr;
   if (CUresult error = Find(handle, &state)) return error;
-  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (path == nullptr || !IsList(options, count) || !IsList(values, count)) return CUDA_ERROR_INVALID_VALUE;
   std::string text;
   if (!ReadFile(path, &text)) return CUDA_ERROR_FILE_NOT_FOUND;
   return Add(state, type, std::move(text));

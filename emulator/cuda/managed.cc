@@ -7,6 +7,7 @@
 #include "api.h"
 #include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 
 namespace mete::emulator::cuda {
@@ -113,7 +114,7 @@ CUresult Answer(const Advice& a, CUmem_range_attribute attribute, void* data, si
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: value = type(a.last_prefetch); break;
     case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: value = std::max(a.last_prefetch, 0); break;
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
-      if (bytes == 0 || bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
+      if (bytes == 0 || bytes % sizeof(int) != 0 || !IsMapped(data, bytes)) return CUDA_ERROR_INVALID_VALUE;
       auto* out = static_cast<int*>(data);
       auto next = a.accessed_by.begin();
       for (size_t i = 0; i < bytes / sizeof(int); ++i)
@@ -132,8 +133,9 @@ CUresult PrefetchBatch(CUdeviceptr* addresses, size_t* sizes, size_t count, CUme
                        size_t location_count, unsigned long long flags, CUstream stream) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  if (addresses == nullptr || sizes == nullptr || count == 0 || locations == nullptr || indices == nullptr ||
-      location_count == 0 || location_count > count || indices[0] != 0 || flags != 0 || stream == nullptr)
+  if (count == 0 || !IsList(addresses, count) || !IsList(sizes, count) || location_count == 0 ||
+      location_count > count || !IsList(locations, location_count) || !IsList(indices, location_count) ||
+      indices[0] != 0 || flags != 0 || stream == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 1; i < location_count; ++i) {
     if (indices[i] <= indices[i - 1] || indices[i] >= count) return CUDA_ERROR_INVALID_VALUE;
@@ -150,7 +152,7 @@ CUresult PrefetchBatch(CUdeviceptr* addresses, size_t* sizes, size_t count, CUme
 CUresult Discard(CUdeviceptr* addresses, size_t* sizes, size_t count, unsigned long long flags, CUstream handle) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (addresses == nullptr || sizes == nullptr || count == 0 || flags != 0 || handle == nullptr)
+  if (count == 0 || !IsList(addresses, count) || !IsList(sizes, count) || flags != 0 || handle == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (CUresult error = ResolveStream(context, handle, &stream)) return error;
@@ -207,7 +209,8 @@ CUresult api::cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_ran
                                       CUdeviceptr address, size_t bytes) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || !IsList(data, count) || !IsList(data_bytes, count) || !IsList(attributes, count))
+    return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Advice> known;
   if (CUresult error = FindRange(address, bytes, &known)) return error;
   std::lock_guard lock(g_managed);

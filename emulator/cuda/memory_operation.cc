@@ -4,6 +4,7 @@
 #include "emulator/cuda/capture.h"
 #include "emulator/cuda/context.h"
 #include "emulator/cuda/graph_memory.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -92,7 +93,7 @@ CUstreamBatchMemOpParams Step(CUstreamBatchMemOpType type, CUdeviceptr address, 
 
 CUresult MakeMemoryOperation(Context* context, const CUstreamBatchMemOpParams* steps, unsigned int count,
                              unsigned int flags, MemoryOperation* out) {
-  if (count == 0 || count > 256 || steps == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || count > 256 || !IsList(steps, count) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     if (CUresult error = Check(steps[i])) return error;
   }

@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "emulator/cuda/image.h"
+#include "emulator/cuda/list.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -120,7 +121,7 @@ CUresult api::cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int 
                                  void** values) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  if (out == nullptr || image == nullptr || (count != 0 && (options == nullptr || values == nullptr)))
+  if (out == nullptr || image == nullptr || !IsList(options, count) || !IsList(values, count))
     return CUDA_ERROR_INVALID_VALUE;
   std::string log;
   Module* module = nullptr;

@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 
 namespace mete::emulator::cuda {
@@ -89,12 +90,14 @@ CUresult api::cuPointerGetAttributes(unsigned int count, CUpointer_attribute* at
                                      CUdeviceptr address) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || !IsList(attributes, count) || !IsList(data, count)) return CUDA_ERROR_INVALID_VALUE;
+  // All of the question is looked at before anything is written.
+  for (unsigned int i = 0; i < count; ++i) {
+    if (data[i] == nullptr || attributes[i] < 1 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto found = Allocations::Get().Find(address);
   for (unsigned int i = 0; i < count; ++i) {
-    if (data[i] == nullptr || attributes[i] < 1 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
     if (Answer(found, attributes[i], address, data[i]) != CUDA_SUCCESS) Nothing(attributes[i], data[i]);
   }
   return CUDA_SUCCESS;

@@ -15,6 +15,7 @@
 #include "emulator/cuda/graph.h"
 #include "emulator/cuda/graph_memory.h"
 #include "emulator/cuda/import.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 
 namespace mete::emulator::cuda {
@@ -380,7 +381,7 @@ CUresult api::cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
 CUresult api::cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
   Pool* pool = nullptr;
   if (CUresult error = FindPool(handle, &pool)) return error;
-  if (count != 0 && map == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsList(map, count)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     Device* device = nullptr;
     if (CUresult error = FindDevice(&map[i].location, &device)) return error;

@@ -102,10 +102,10 @@ CUresult api::cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* reso
   const bool linear = resource->resType == CU_RESOURCE_TYPE_LINEAR || resource->resType == CU_RESOURCE_TYPE_PITCH2D;
   if (view != nullptr && linear) return CUDA_ERROR_INVALID_VALUE;  // as documented
   for (CUaddress_mode mode : texture->addressMode) {
-    if (mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+    if (mode < 0 || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (texture->filterMode > CU_TR_FILTER_MODE_LINEAR || texture->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR ||
-      texture->maxAnisotropy > 16)
+  if (texture->filterMode < 0 || texture->filterMode > CU_TR_FILTER_MODE_LINEAR || texture->mipmapFilterMode < 0 ||
+      texture->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR || texture->maxAnisotropy > 16)
     return CUDA_ERROR_INVALID_VALUE;
   Texture object{*resource, *texture, {}, view != nullptr, false};
   if (view != nullptr) object.view = *view;

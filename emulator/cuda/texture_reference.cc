@@ -3,6 +3,7 @@
 
 #include "api.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/element.h"
 #include "emulator/cuda/module.h"
 
 namespace mete::emulator::cuda {
@@ -179,7 +180,7 @@ CUresult api::cuTexRefGetMipmappedArray(CUmipmappedArray* out, CUtexref referenc
 
 CUresult api::cuTexRefSetFormat(CUtexref reference, CUarray_format format, int channels) {
   return With(reference, [&](Settings& s) {
-    if (channels != 1 && channels != 2 && channels != 4) return CUDA_ERROR_INVALID_VALUE;
+    if (channels < 0 || ElementBytes(format, static_cast<unsigned int>(channels)) == 0) return CUDA_ERROR_INVALID_VALUE;
     s.format = format;
     s.channels = channels;
     return CUDA_SUCCESS;
@@ -197,7 +198,7 @@ CUresult api::cuTexRefGetFormat(CUarray_format* format, int* channels, CUtexref 
 
 CUresult api::cuTexRefSetAddressMode(CUtexref reference, int dimension, CUaddress_mode mode) {
   return With(reference, [&](Settings& s) {
-    if (dimension < 0 || dimension > 2 || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+    if (dimension < 0 || dimension > 2 || mode < 0 || mode > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
     s.modes[dimension] = mode;
     return CUDA_SUCCESS;
   });
@@ -213,7 +214,7 @@ CUresult api::cuTexRefGetAddressMode(CUaddress_mode* out, CUtexref reference, in
 
 CUresult api::cuTexRefSetFilterMode(CUtexref reference, CUfilter_mode mode) {
   return With(reference, [&](Settings& s) {
-    if (mode > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
+    if (mode < 0 || mode > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
     s.filter = mode;
     return CUDA_SUCCESS;
   });
@@ -225,7 +226,7 @@ CUresult api::cuTexRefGetFilterMode(CUfilter_mode* out, CUtexref reference) {
 
 CUresult api::cuTexRefSetMipmapFilterMode(CUtexref reference, CUfilter_mode mode) {
   return With(reference, [&](Settings& s) {
-    if (mode > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
+    if (mode < 0 || mode > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
     s.mipmap_filter = mode;
     return CUDA_SUCCESS;
   });

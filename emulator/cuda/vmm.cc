@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "emulator/cuda/context.h"
+#include "emulator/cuda/list.h"
 #include "emulator/cuda/memory.h"
 #include "emulator/cuda/share_file.h"
 
@@ -136,7 +137,7 @@ CUresult api::cuMemGetAllocationGranularity(size_t* out, const CUmemAllocationPr
                                             CUmemAllocationGranularity_flags option) {
   Device* device = nullptr;
   if (CUresult error = CheckProperties(prop, &device)) return error;
-  if (out == nullptr || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
   *out = kChunkBytes;
   return CUDA_SUCCESS;
 }
@@ -177,6 +178,7 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
   Device* device = nullptr;
   if (CUresult error = CheckProperties(prop, &device)) return error;
   if (out == nullptr || bytes == 0 || bytes % kChunkBytes != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > 1ull << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   Context* context = ContextOn(device, nullptr);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (CUresult error = context->Error()) return error;
@@ -334,7 +336,7 @@ CUresult api::cuMemUnmap(CUdeviceptr address, size_t bytes) {
 CUresult api::cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* desc, size_t count) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  if (bytes == 0 || desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0 || count == 0 || !IsList(desc, count)) return CUDA_ERROR_INVALID_VALUE;
   Vmm& vmm = The();
   std::lock_guard lock(vmm.mutex);
   auto mappings = Exactly(vmm, address, bytes);
