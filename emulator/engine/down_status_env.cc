@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/output.h"
 #include "base/quantities.h"
 #include "base/table.h"
 #include "emulator/engine/commands.h"
@@ -94,9 +95,9 @@ Status Down(const std::string& dir, bool json) {
     RemoveTree(root, made_root);
     close(lock);
     if (json) {
-      std::fputs(ToText(Json{{"driver_root", root}, {"was_running", false}, {"users", Json::array()}}).c_str(), stdout);
+      Print(ToText(Json{{"driver_root", root}, {"was_running", false}, {"users", Json::array()}}));
     } else {
-      fmt::print("no engine was running in {}; what it had left is cleared away\n", root);
+      Print("no engine was running in {}; what it had left is cleared away\n", root);
     }
     return OkStatus();
   }
@@ -122,14 +123,14 @@ Status Down(const std::string& dir, bool json) {
   UnpublishNode(root);
   RemoveTree(root, made_root);
   if (json) {
-    std::fputs(ToText(Json{{"driver_root", root}, {"was_running", true}, {"users", users}}).c_str(), stdout);
+    Print(ToText(Json{{"driver_root", root}, {"was_running", true}, {"users", users}}));
     return OkStatus();
   }
   for (const Json& user : users) {
-    fmt::print("still in use by process {} ({}) on GPU {}: it has lost its GPU\n", user["pid"].get<int>(),
-               user["name"].get<std::string>(), user["gpu"].get<int>());
+    Print("still in use by process {} ({}) on GPU {}: it has lost its GPU\n", user["pid"].get<int>(),
+          user["name"].get<std::string>(), user["gpu"].get<int>());
   }
-  fmt::print("emulated node in {} is down{}\n", root, willing ? "" : "; its engine did not answer and was killed");
+  Print("emulated node in {} is down{}\n", root, willing ? "" : "; its engine did not answer and was killed");
   return OkStatus();
 }
 
@@ -138,12 +139,12 @@ Status ShowStatus(const std::string& dir, bool as_json) {
   if (!node.running) return NotUp(node);
   METE_ASSIGN_OR_RETURN(const Json json, Merged(node));
   if (as_json) {
-    std::fputs(ToText(json).c_str(), stdout);
+    Print(ToText(json));
     return OkStatus();
   }
   const auto size = [](const Json& bytes) { return fmt::format("{} MiB", bytes.get<uint64_t>() / kMiB); };
-  fmt::print("emulated node in {}, driver {}, engine process {}\n", node.root,
-             json["driver_version"].get<std::string>(), node.pid);
+  Print("emulated node in {}, driver {}, engine process {}\n", node.root, json["driver_version"].get<std::string>(),
+        node.pid);
   Table gpus({{"GPU"},
               {"name"},
               {"memory used", Align::kRight},
@@ -159,12 +160,12 @@ Status ShowStatus(const std::string& dir, bool as_json) {
                     process["name"].get<std::string>()});
     }
   }
-  std::fputs(gpus.Render(TerminalWidth(1)).c_str(), stdout);
-  if (!users.empty()) fmt::print("\n{}", users.Render(TerminalWidth(1)));
+  Print(gpus.Render(TerminalWidth(1)));
+  if (!users.empty()) Print("\n{}", users.Render(TerminalWidth(1)));
   if (!json["unsupported_calls"].empty()) {
     Table calls({{"call that the emulated driver does not support"}, {"times", Align::kRight}});
     for (const auto& [symbol, count] : json["unsupported_calls"].items()) calls.AddRow({symbol, count.dump()});
-    fmt::print("\n{}", calls.Render(TerminalWidth(1)));
+    Print("\n{}", calls.Render(TerminalWidth(1)));
   }
   return OkStatus();
 }
@@ -172,10 +173,10 @@ Status ShowStatus(const std::string& dir, bool as_json) {
 Status ShowEnvironment(const std::string& dir) {
   METE_ASSIGN_OR_RETURN(const NodeState node, ResolveNode(dir));
   if (!node.running) return NotUp(node);
-  fmt::print("export METE_DRIVER_ROOT={}\n", Quoted(node.root));
-  fmt::print("export LD_LIBRARY_PATH={}\"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n",
-             Quoted(node.root + "/usr/lib/x86_64-linux-gnu"));
-  fmt::print("export PATH={}\"${{PATH:+:$PATH}}\"\n", Quoted(node.root + "/usr/bin"));
+  Print("export METE_DRIVER_ROOT={}\n", Quoted(node.root));
+  Print("export LD_LIBRARY_PATH={}\"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\"\n",
+        Quoted(node.root + "/usr/lib/x86_64-linux-gnu"));
+  Print("export PATH={}\"${{PATH:+:$PATH}}\"\n", Quoted(node.root + "/usr/bin"));
   return OkStatus();
 }
 

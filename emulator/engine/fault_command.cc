@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/output.h"
 #include "base/table.h"
 #include "emulator/engine/commands.h"
 #include "emulator/engine/fault_rules.h"
@@ -240,7 +241,7 @@ Status List(Client& client, bool as_json) {
     json["events"].push_back(std::move(one));
   }
   if (as_json) {
-    std::fputs(ToText(json).c_str(), stdout);
+    Print(ToText(json));
     return OkStatus();
   }
   Table gpus(
@@ -256,7 +257,7 @@ Status List(Client& client, bool as_json) {
                  : gpu["remap_pending"].get<bool>() ? "pending"
                                                     : "none"});
   }
-  std::fputs(gpus.Render(TerminalWidth(1)).c_str(), stdout);
+  Print(gpus.Render(TerminalWidth(1)));
   Table table({{"fault", Align::kRight}, {"kind"}, {"GPU"}, {"process"}, {"happened", Align::kRight}, {"due"}});
   for (const Json& fault : json["faults"]) {
     const std::string kind =
@@ -265,7 +266,7 @@ Status List(Client& client, bool as_json) {
                   fault["happened"].dump(),
                   fault["due_in_s"].is_null() ? "" : fmt::format("in {:.1f} s", fault["due_in_s"].get<double>())});
   }
-  if (!table.empty()) fmt::print("\n{}", table.Render(TerminalWidth(1)));
+  if (!table.empty()) Print("\n{}", table.Render(TerminalWidth(1)));
   Table happened({{"event", Align::kRight}, {"what"}, {"GPU"}, {"process"}, {"ago", Align::kRight}});
   for (const Json& event : json["events"]) {
     const std::string what =
@@ -274,7 +275,7 @@ Status List(Client& client, bool as_json) {
                      event.contains("pid") ? event["pid"].dump() : "",
                      fmt::format("{:.1f} s", event["age_s"].get<double>())});
   }
-  if (!happened.empty()) fmt::print("\n{}", happened.Render(TerminalWidth(1)));
+  if (!happened.empty()) Print("\n{}", happened.Render(TerminalWidth(1)));
   return OkStatus();
 }
 
@@ -294,12 +295,12 @@ Status Clear(const FaultOptions& options, Client& client) {
   if (result == Result::kNoSuchObject) return NoSuch("--clear {}: there is no such fault; --list shows them", id);
   METE_RETURN_IF_ERROR(Explain(result, {}, client.Gpus()[0]));
   if (options.json) {
-    std::fputs(ToText(Json{{"cleared", id == 0 ? Json("all") : Json(id)}}).c_str(), stdout);
+    Print(ToText(Json{{"cleared", id == 0 ? Json("all") : Json(id)}}));
   } else {
-    fmt::print("{}; contexts that died stay dead, their programs must start anew\n",
-               id != 0           ? fmt::format("fault {} is taken back", id)
-               : gpu == kAllGpus ? "every GPU of the node is sound again"
-                                 : fmt::format("GPU {} is sound again", gpu));
+    Print("{}; contexts that died stay dead, their programs must start anew\n",
+          id != 0           ? fmt::format("fault {} is taken back", id)
+          : gpu == kAllGpus ? "every GPU of the node is sound again"
+                            : fmt::format("GPU {} is sound again", gpu));
   }
   return OkStatus();
 }
@@ -330,16 +331,16 @@ Status BreakNode(const FaultOptions& options) {
         if (fault.id == id) info = fault;
       }
     }
-    std::fputs(ToText(FaultJson(info, MonotonicNs())).c_str(), stdout);
+    Print(ToText(FaultJson(info, MonotonicNs())));
     return OkStatus();
   }
   const auto rule = BuiltInXidRules().find(spec.xid);
-  fmt::print("fault {}: {}{} on GPU {} ({}){}{}\n", id, options.kind, spec.xid != 0 ? fmt::format(" {}", spec.xid) : "",
-             spec.gpu, gpu.name,
-             spec.probability > 0 ? fmt::format(", with probability {:g} a second", spec.probability) : "",
-             spec.after_ns > 0 ? fmt::format(", in {:g} s", static_cast<double>(spec.after_ns) / 1e9) : "");
+  Print("fault {}: {}{} on GPU {} ({}){}{}\n", id, options.kind, spec.xid != 0 ? fmt::format(" {}", spec.xid) : "",
+        spec.gpu, gpu.name,
+        spec.probability > 0 ? fmt::format(", with probability {:g} a second", spec.probability) : "",
+        spec.after_ns > 0 ? fmt::format(", in {:g} s", static_cast<double>(spec.after_ns) / 1e9) : "");
   if (rule != BuiltInXidRules().end()) {
-    fmt::print("{}; affected: {}; what to do: {}\n", rule->second.meaning, rule->second.affected, rule->second.action);
+    Print("{}; affected: {}; what to do: {}\n", rule->second.meaning, rule->second.affected, rule->second.action);
   }
   return OkStatus();
 }

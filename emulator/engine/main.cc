@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "base/output.h"
 #include "emulator/engine/commands.h"
 
 namespace {
@@ -15,7 +16,8 @@ int Fail(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-int Finish(const mete::Status& status) {
+int Finish(mete::Status status) {
+  if (const mete::Status written = mete::FinishOutput(); status.ok()) status = written;
   return status.ok() ? 0 : Fail(mete::ExitCodeFor(status), mete::Message(status));
 }
 
@@ -88,8 +90,13 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return Fail(ExitCode::kUsage, std::string(error.what()) + "; 'mete emulate --help' shows the ways to write it");
+    if (error.get_exit_code() == 0) {  // --help
+      mete::Print(app.help());
+      return Finish(mete::OkStatus());
+    }
+    const std::vector<CLI::App*> named = app.get_subcommands();
+    const std::string help = "mete emulate " + (named.empty() ? "" : named.front()->get_name() + " ") + "--help";
+    return Fail(ExitCode::kUsage, std::string(error.what()) + "; '" + help + "' shows the ways to write it");
   }
   if (*up) return Finish(mete::emulator::Up(up_options));
   if (*down) return Finish(mete::emulator::Down(dir, json));

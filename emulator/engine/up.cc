@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/output.h"
 #include "base/quantities.h"
 #include "emulator/engine/commands.h"
 #include "emulator/engine/node.h"
@@ -135,7 +136,7 @@ Status StartEngine(const std::string& root, const UpOptions& options, uint64_t b
 
 void PrintUp(const std::string& root, const NodeState& node, bool json) {
   if (json) {
-    std::fputs(ToText(node.json).c_str(), stdout);
+    Print(ToText(node.json));
     return;
   }
   std::string gpus;
@@ -143,7 +144,7 @@ void PrintUp(const std::string& root, const NodeState& node, bool json) {
     gpus += fmt::format("  GPU {}: {} ({})\n", gpu["index"].get<int>(), gpu["name"].get<std::string>(),
                         gpu["uuid"].get<std::string>());
   }
-  fmt::print(
+  Print(
       "emulated node up in {}, driver {}\n{}commands of mete find it by themselves; 'mete emulate env' for programs "
       "without mete\n",
       root, node.json["driver_version"].get<std::string>(), gpus);

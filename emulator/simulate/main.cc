@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/output.h"
 #include "emulator/simulate/report.h"
 #include "emulator/simulate/wall.h"
 
@@ -51,14 +52,14 @@ StatusOr<bool> RunWall(const Options& options, Scenario scenario, const GpuParam
   if (options.json) {
     json->push_back(one);
   } else {
-    fmt::print("emulated node, wall clock · {}: {}\n", scenario.name, scenario.purpose);
+    Print("emulated node, wall clock · {}: {}\n", scenario.name, scenario.purpose);
     for (const Json& share : one["shares"]) {
-      fmt::print("  {}: {:.1f} ms over {} requests, expected {:g} ± {:g} %: {}\n", share["name"].get<std::string>(),
-                 share["latency_ms"].get<double>(), share["requests"].get<uint64_t>(),
-                 share["expected_ms"].get<double>(), share["within_percent"].get<double>(),
-                 report.Void()               ? "VOID, the machine's timer was late"
-                 : share["held"].get<bool>() ? "held"
-                                             : "NOT HELD");
+      Print("  {}: {:.1f} ms over {} requests, expected {:g} ± {:g} %: {}\n", share["name"].get<std::string>(),
+            share["latency_ms"].get<double>(), share["requests"].get<uint64_t>(), share["expected_ms"].get<double>(),
+            share["within_percent"].get<double>(),
+            report.Void()               ? "VOID, the machine's timer was late"
+            : share["held"].get<bool>() ? "held"
+                                        : "NOT HELD");
     }
   }
   return held || report.Void();
@@ -87,17 +88,24 @@ StatusOr<bool> RunFile(const Options& options, const std::string& file, Json* js
   if (options.json) {
     json->push_back(ToJson(scenario, reports));
   } else {
-    fmt::print("{}\n", Table(scenario, reports));
-    std::fflush(stdout);
+    Print("{}\n", Table(scenario, reports));
+    METE_RETURN_IF_ERROR(FinishOutput());  // one scenario after the other may take long
   }
   return std::all_of(reports.begin(), reports.end(), [](const CaseReport& report) { return report.Held(); });
+}
+
+int Fail(const Status& status) {
+  const ExitCode code = ExitCodeFor(status);
+  fmt::print(stderr, "mete-simulate: {}: {}\n", ExitWord(code), Message(status));
+  return static_cast<int>(code);
 }
 
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app(
       "Shares of a GPU in virtual time, with the ledger, gate and arbiter that mete itself uses.\n"
-      "Nothing here touches a GPU: every figure is simulated.");
+      "Nothing here touches a GPU: every figure is simulated.",
+      "mete-simulate");
   app.add_option("FILE", options.files, "Scenario files (YAML)")->required();
   app.add_flag("--json", options.json, "Print JSON");
   app.add_flag("--check", options.check, "End with status 1 when an expectation did not hold");
@@ -107,19 +115,24 @@ int Main(int argc, char** argv) {
   app.add_option("--wall-seconds", options.wall_seconds)->check(CLI::Range(0.5, 600.0))->capture_default_str();
   app.add_option("--test-without", options.without, "Leave a rule of the model out, to see that a measurement notices")
       ->group("");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    Print(app.help());
+    const Status written = FinishOutput();
+    return written.ok() ? 0 : Fail(written);
+  } catch (const CLI::ParseError& error) {
+    return Fail(Usage("{}; 'mete-simulate --help' shows the ways to write it", error.what()));
+  }
   Json json = Json::array();
   bool held = true;
   for (const std::string& file : options.files) {
     const StatusOr<bool> result = RunFile(options, file, &json);
-    if (!result.ok()) {
-      const ExitCode code = ExitCodeFor(result.status());
-      fmt::print(stderr, "mete-simulate: {}: {}\n", ExitWord(code), Message(result.status()));
-      return static_cast<int>(code);
-    }
+    if (!result.ok()) return Fail(result.status());
     held = held && *result;
   }
-  if (options.json) fmt::print("{}", ToText(json));
+  if (options.json) Print(ToText(json));
+  if (const Status written = FinishOutput(); !written.ok()) return Fail(written);
   return options.check && !held ? 1 : 0;
 }
 

@@ -2,11 +2,10 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 
+#include "base/output.h"
 #include "base/table.h"
 #include "base/text.h"
 
@@ -114,13 +113,13 @@ StatusOr<bool> ParseWords(CLI::App& app, std::string_view command, const std::ve
   }
 }
 
-void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void Print(std::string_view text) { mete::Print(text); }
 
 void PrintJson(const Json& value) { Print(ToText(value)); }
 
 int Main(const std::vector<std::string>& words) {
   StatusOr<int> result = Guarded(words);
-  if (std::fflush(stdout) != 0 && result.ok()) result = Lacks("the output could not be written: {}", strerror(errno));
+  if (const Status written = FinishOutput(); !written.ok() && result.ok()) result = written;
   if (result.ok()) return *result;
   const ExitCode code = ExitCodeFor(result.status());
   fmt::print(stderr, "mete: {}: {}\n", ExitWord(code), Message(result.status()));
