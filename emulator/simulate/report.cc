@@ -205,12 +205,43 @@ void AddRequests(const ShareTimeline& share, Json& json) {
   if (ms.size() >= 1000) json["latency_ms"]["p99"] = ms[ms.size() * 99 / 100];
 }
 
+// What each share got, for a scenario that expects nothing.
+mete::Table Figures(const Scenario& scenario, const std::vector<CaseReport>& reports) {
+  mete::Table table({{"kernel", Align::kRight},
+                     {"blocks", Align::kRight},
+                     {"share"},
+                     {"GPU", Align::kRight},
+                     {"processes", Align::kRight},
+                     {"GPU time", Align::kRight},
+                     {"kernels", Align::kRight},
+                     {"longest pause", Align::kRight}});
+  for (const CaseReport& report : reports) {
+    const std::string kernel = report.asked.kernel_ms > 0 ? fmt::format("{:g} ms", report.asked.kernel_ms) : "";
+    const std::string blocks = report.asked.blocks > 0 ? fmt::format("{}", report.asked.blocks) : "";
+    for (size_t i = 0; i < report.run.shares.size(); ++i) {
+      const ShareTimeline& share = report.run.shares[i];
+      const ShareSpec& spec = report.asked.scenario.shares[i];
+      if (!report.placed[i].refused.empty()) {
+        table.AddRow({kernel, blocks, spec.name, "-", "-", "refused", "-", "-"});
+        continue;
+      }
+      table.AddRow({kernel, blocks, spec.name, fmt::format("{}", report.placed[i].gpu),
+                    fmt::format("{}", spec.processes),
+                    fmt::format("{:.2f} %", SharePercent(share, 0, scenario.length_ns)),
+                    fmt::format("{}", share.completed.empty() ? 0 : share.completed.back()),
+                    fmt::format("{:.2f} ms", static_cast<double>(share.longest_gap_ns) / 1e6)});
+    }
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string Table(const Scenario& scenario, const std::vector<CaseReport>& reports) {
   std::string text = fmt::format("simulated · {}: {}\nseed {}, {:g} s of virtual time{}\n", scenario.name,
                                  scenario.purpose, scenario.seed, static_cast<double>(scenario.length_ns) / 1e9,
                                  scenario.gates ? "" : ", without gates");
+  if (scenario.expect.empty()) return text + Figures(scenario, reports).Render(0, 2);
   mete::Table table({{"kernel", Align::kRight},
                      {"blocks", Align::kRight},
                      {"processes", Align::kRight},

@@ -161,6 +161,10 @@ EventSpec ReadEvent(const Scenario& scenario, Reader reader) {
                "probability"});
   EventSpec event;
   event.at_ns = reader.Ms("at_ms", 0);
+  if (event.at_ns >= scenario.length_ns) {
+    reader.FailAt(reader.At("at_ms"), fmt::format("at_ms lies after the end of the run, which lasts {:g} s",
+                                                  static_cast<double>(scenario.length_ns) / 1e9));
+  }
   if (reader.Has("set")) {
     event.kind = EventKind::kSet;
     event.share = ShareIndex(scenario, reader, "set");

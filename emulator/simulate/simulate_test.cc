@@ -48,6 +48,8 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
               ::testing::HasSubstr("needs set, kill, broker or fault"));
   EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: A, percent: 3, from_ms: 9, to_ms: 3}]}"),
               ::testing::HasSubstr("in this order"));
+  EXPECT_THAT(error("seconds: 2\nshares: [{name: A}]\nevents:\n  - {at_ms: 1999, kill: A}\n  - {at_ms: 2000, kill: A}"),
+              ::testing::AllOf(::testing::HasSubstr("f.yaml:5:"), ::testing::HasSubstr("after the end of the run")));
   EXPECT_EQ(ExitCodeFor(ReadScenario("/nonexistent").status()), ExitCode::kUsage);
 }
 
@@ -85,6 +87,19 @@ TEST(Report, SaysThatItIsSimulatedAndWhatDidNotHold) {
   const Json json = ToJson(scenario, {*report});
   EXPECT_EQ(json["simulated"], true);
   EXPECT_EQ(json["held"], false);
+}
+
+TEST(Report, GivesTheFiguresOfAScenarioThatExpectsNothing) {
+  Scenario scenario = *ParseScenario(kSmall, "small");
+  scenario.expect.clear();
+  const StatusOr<CaseReport> report = RunCase(GpuParameters{}, Cases(scenario)[0]);
+  ASSERT_TRUE(report.ok());
+  const std::string table = Table(scenario, {*report});
+  EXPECT_THAT(table, ::testing::HasSubstr("GPU time"));
+  const ShareTimeline& first = report->run.shares[0];
+  EXPECT_THAT(table, ::testing::ContainsRegex(fmt::format(
+                         "A .*{:.2f} %.* {} ", SharePercent(first, 0, scenario.length_ns), first.completed.back())));
+  EXPECT_THAT(table, ::testing::ContainsRegex("B .* %"));
 }
 
 }  // namespace
