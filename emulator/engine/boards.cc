@@ -263,7 +263,9 @@ struct More {
 StatusOr<More> ReadMore(const std::string& folder) {
   More more;
   METE_ASSIGN_OR_RETURN(const std::string boards, ReadFile(folder + "/boards.yaml"));
-  METE_ASSIGN_OR_RETURN(more.catalogue, gpu::Catalogue::Parse(boards));
+  StatusOr<gpu::Catalogue> catalogue = gpu::Catalogue::Parse(boards);
+  if (!catalogue.ok()) return Usage("{}/boards.yaml: {}", folder, Message(catalogue.status()));
+  more.catalogue = *std::move(catalogue);
   METE_ASSIGN_OR_RETURN(const std::string facts, ReadFile(folder + "/emulator.yaml"));
   METE_ASSIGN_OR_RETURN(more.facts, ReadFacts(facts, folder + "/emulator.yaml", false, *BuiltInFacts()));
   return more;

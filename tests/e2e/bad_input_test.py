@@ -16,7 +16,10 @@ def shares(world):
 def every_bad_line_is_refused():
     cases = json.loads((ROOT / "tests/scenarios/bad_input.json").read_text())["cases"]
     with World("A100-SXM4-40GB,T4") as world:
-        fill = lambda text: text.replace("{FOLDER}", str(world.folder)).replace("{NODE}", str(world.node))
+        boards = world.folder / "boards"
+        boards.mkdir()
+        (boards / "boards.yaml").write_text("schema: mete/boards/1\nnonsense: [\n")
+        fill = lambda text: text.replace("{FOLDER}", str(world.folder)).replace("{NODE}", str(world.node)).replace("{BOARDS}", str(boards))
         faults = []
         for case in cases:
             line = [fill(a) for a in case["line"]]

@@ -148,7 +148,7 @@ StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     for (auto& [sub, workload] : workloads) {
-      if (sub->parsed()) line.help = sub->help();
+      if (sub->parsed()) line.help = sub->help(app.get_name());
     }
     if (line.help.empty()) line.help = app.help();
     return line;

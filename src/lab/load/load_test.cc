@@ -169,6 +169,7 @@ TEST(LoadTest, SaysWhatIsWrong) {
   }
   EXPECT_EQ(Load("--help").exit_status, 0);
   EXPECT_THAT(Load("hog --help").said, HasSubstr("--api"));
+  EXPECT_THAT(Load("compute --help").said, HasSubstr("Usage: mete-load compute [OPTIONS]"));
 }
 
 TEST(LoadTest, EndsWithAResultWhenAsked) {
