@@ -96,7 +96,10 @@ int main(int argc, char** argv) {
     }
     const std::vector<CLI::App*> named = app.get_subcommands();
     const std::string help = "mete emulate " + (named.empty() ? "" : named.front()->get_name() + " ") + "--help";
-    return Fail(ExitCode::kUsage, std::string(error.what()) + "; '" + help + "' shows the ways to write it");
+    // The library says of an unknown word only that a known one is missing.
+    const bool unknown = named.empty() && argc > 1 && argv[1][0] != '-';
+    const std::string what = unknown ? "there is no 'mete emulate " + std::string(argv[1]) + "'" : error.what();
+    return Fail(ExitCode::kUsage, what + "; '" + help + "' shows the ways to write it");
   }
   if (*up) return Finish(mete::emulator::Up(up_options));
   if (*down) return Finish(mete::emulator::Down(dir, json));
