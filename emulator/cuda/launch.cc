@@ -355,7 +355,7 @@ CUresult SetParameter(CUfunction handle, int offset, const void* data, size_t by
   if (offset < 0 || data == nullptr || bytes > 4096 || offset + bytes > 4096) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(function->mutex);
   if (function->legacy_parameters.size() < offset + bytes) function->legacy_parameters.resize(offset + bytes);
-  memcpy(function->legacy_parameters.data() + offset, data, bytes);
+  if (bytes > 0) memcpy(function->legacy_parameters.data() + offset, data, bytes);
   return CUDA_SUCCESS;
 }
 
