@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -31,7 +30,6 @@ std::vector<Row> ReadRows(std::set<std::string>* elsewhere) {
   std::ifstream file(METE_CALLS);
   EXPECT_TRUE(file.good()) << METE_CALLS;
   std::vector<Row> rows;
-  const std::regex token("\"[^\"]*\"|[^ ]+");
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream fields(line);
@@ -47,8 +45,13 @@ std::vector<Row> ReadRows(std::set<std::string>* elsewhere) {
     }
     row.expected = std::stoi(expected);
     if (arguments != "void") {
-      for (std::sregex_iterator it(arguments.begin(), arguments.end(), token), end; it != end; ++it)
-        row.arguments.push_back(it->str());
+      for (size_t at = 0; (at = arguments.find_first_not_of(' ', at)) != std::string::npos;) {
+        const bool quoted = arguments[at] == '"';
+        size_t end = quoted ? arguments.find('"', at + 1) + 1 : arguments.find(' ', at);
+        if (end == std::string::npos || end == 0) end = arguments.size();
+        row.arguments.push_back(arguments.substr(at, end - at));
+        at = end;
+      }
     }
     std::istringstream words(notes);
     for (std::string word; words >> word;) row.notes.insert(word);
