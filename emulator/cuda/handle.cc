@@ -10,8 +10,9 @@ namespace {
 constexpr uintptr_t kFree = 0, kGone = 1;
 
 struct Table {
-  explicit Table(size_t n) : size(n), slots(new std::atomic<uintptr_t>[n]()) {}
-  const size_t size;  // a power of two
+  Table(size_t n, const Table* before) : size(n), smaller(before), slots(new std::atomic<uintptr_t>[n]()) {}
+  const size_t size;           // a power of two
+  const Table* const smaller;  // the one that it replaced, for good
   const std::unique_ptr<std::atomic<uintptr_t>[]> slots;
 };
 
@@ -23,11 +24,12 @@ size_t Start(const Table& table, uintptr_t address) {
   return (address >> 4) * 0x9e3779b97f4a7c15ull >> 20 & (table.size - 1);
 }
 
-// The slot of the address, or the free one where the search ended.
-std::atomic<uintptr_t>& Find(const Table& table, uintptr_t address) {
+// The slot of the address, or the free one where the search ended. `gone`: the first slot on the way that was given up.
+std::atomic<uintptr_t>& Find(const Table& table, uintptr_t address, std::atomic<uintptr_t>** gone = nullptr) {
   for (size_t at = Start(table, address);; at = (at + 1) & (table.size - 1)) {
     const uintptr_t found = table.slots[at].load(std::memory_order_acquire);
     if (found == address || found == kFree) return table.slots[at];
+    if (found == kGone && gone != nullptr && *gone == nullptr) *gone = &table.slots[at];
   }
 }
 
@@ -38,7 +40,7 @@ void ListHandle(const void* object) {
   std::lock_guard lock(g_mutex);
   Table* table = g_table.load(std::memory_order_relaxed);
   if (table == nullptr || g_taken * 2 >= table->size) {
-    auto* larger = new Table(table == nullptr ? 4096 : table->size * 2);
+    auto* larger = new Table(table == nullptr ? 4096 : table->size * 2, table);
     g_taken = 0;
     for (size_t i = 0; table != nullptr && i < table->size; ++i) {
       const uintptr_t known = table->slots[i].load(std::memory_order_relaxed);
@@ -49,10 +51,11 @@ void ListHandle(const void* object) {
     g_table.store(larger, std::memory_order_release);
     table = larger;
   }
-  std::atomic<uintptr_t>& slot = Find(*table, address);
+  std::atomic<uintptr_t>* gone = nullptr;
+  std::atomic<uintptr_t>& slot = Find(*table, address, &gone);
   if (slot.load(std::memory_order_relaxed) == address) return;
-  slot.store(address, std::memory_order_release);
-  ++g_taken;
+  if (gone == nullptr) ++g_taken;  // else a place is used again: handles that come and go need no larger table
+  (gone != nullptr ? *gone : slot).store(address, std::memory_order_release);
 }
 
 void UnlistHandle(const void* object) {
