@@ -44,8 +44,9 @@ endif()
 find_program(METE_CCACHE ccache)
 if(METE_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${METE_CCACHE})
-  # What ccache asks for where precompiled headers are used.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${METE_CCACHE})
+  # What ccache asks for where precompiled headers are used; and what is not in the cache is compiled at once, not
+  # preprocessed first.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${METE_CCACHE})
 endif()
 
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Werror)
@@ -142,9 +143,11 @@ function(mete_test NAME)
   endif()
   add_executable(${NAME} ${ARG_SOURCES})
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
-  target_compile_options(${NAME} PRIVATE ${METE_TEST_OPTIONS})
   if(METE_UNIT_TESTS)
+    target_compile_options(${NAME} PRIVATE ${METE_TEST_OPTIONS})
     mete_precompile(${NAME} mete_pch_test ${ARG_DEPENDS})
+  else()  # a few tests: not worth precompiled headers of their own
+    mete_precompile(${NAME} mete_pch ${ARG_DEPENDS})
   endif()
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(unit)
