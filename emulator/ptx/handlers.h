@@ -1,5 +1,6 @@
 // The instructions' handlers: each does one instruction for the lanes of a mask. The decoder asks here for the handler
-// of an operation on a type; null means that PTX has no such combination (or that it is not implemented).
+// of an operation on a type; null means that PTX has no such combination, or that the interpreter lacks it: the module
+// is refused, with line and column.
 #ifndef METE_EMULATOR_PTX_HANDLERS_H_
 #define METE_EMULATOR_PTX_HANDLERS_H_
 
