@@ -143,7 +143,7 @@ std::string WhyNothing(const std::vector<Reason>& reasons) {
     for (const Reason& reason : reasons) {
       if (reason.gpu != first.gpu || reason.verdict == Verdict::kNotAsked) continue;
       const std::string words =
-          fmt::format("{} {}", gpu::Name(reason.mechanism),
+          fmt::format("{} {}", reason.variant,
                       reason.verdict == Verdict::kBreaksPromise ? "does not keep " + reason.why
                       : reason.verdict == Verdict::kNotBuilt
                           ? "is not built yet" + (reason.gives.empty() ? "" : " (it would give " + reason.gives + ")")

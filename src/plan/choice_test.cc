@@ -109,6 +109,7 @@ TEST(Choice, RefusesWithPromiseGpuReasonAndTheNearest) {
   EXPECT_THAT(text, HasSubstr("fault-containment cannot be kept"));
   EXPECT_THAT(text, HasSubstr("GPU 0 (Tesla T4)"));
   EXPECT_THAT(text, HasSubstr("mig cannot: it has no MIG (compute capability 7.5 < 8.0)"));
+  EXPECT_THAT(text, HasSubstr("mps-limits does not keep fault-containment: "));  // each way by its own name
   EXPECT_THAT(text, HasSubstr("intercept does not keep fault-containment: separate contexts confine program faults"));
   EXPECT_THAT(text, HasSubstr("nearest: without --need fault-containment would get"));
 }
