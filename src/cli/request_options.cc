@@ -13,6 +13,10 @@ void RequestOptions::AddTo(CLI::App& app) {
   app.add_option("--compute", compute, "Never more than PCT; with ',soft': at least PCT (else what others leave)")
       ->option_text("PCT[,soft|,hard]");
   app.add_option("--via", via, "By this mechanism (else mete chooses)")->option_text("MECHANISM");
+  app.add_option("--on-bypass", on_bypass,
+                 "What is done about processes that hold memory past the library that keeps the quota: report (else), "
+                 "freeze or kill")
+      ->option_text("ANSWER");
   app.add_flag("--preload", preload, "Also set LD_PRELOAD, for programs that open the driver by its path");
 }
 
@@ -30,6 +34,9 @@ Status RequestOptions::Read(share::Command* command) const {
   }
   if (!compute.empty()) {
     METE_ASSIGN_OR_RETURN(command->request.compute, plan::ParseCompute(compute));
+  }
+  if (!on_bypass.empty()) {
+    METE_ASSIGN_OR_RETURN(command->on_bypass, plan::ParseOnBypass(on_bypass));
   }
   return OkStatus();
 }

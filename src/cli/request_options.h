@@ -15,6 +15,7 @@ namespace mete::cli {
 struct RequestOptions {
   std::string gpu, memory, compute, via;
   std::optional<int> gpus;
+  std::string on_bypass;
   bool preload = false;
 
   void AddTo(CLI::App& app);

@@ -52,9 +52,11 @@ Status WriteStatusFile(const std::string& path, const Json& json) {
 StatusOr<share::Command> CommandOf(const Options& options, const std::vector<std::string>& program) {
   share::Command command;
   if (!options.share.empty()) {
-    if (!options.name.empty() || options.request.any() || options.request.preload || !options.need.empty()) {
+    if (!options.name.empty() || options.request.any() || options.request.preload ||
+        !options.request.on_bypass.empty() || !options.need.empty()) {
       return Usage(
-          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --need, --via and --preload "
+          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --need, --via, --on-bypass "
+          "and --preload "
           "make a new one",
           options.share);
     }

@@ -6,6 +6,7 @@
 #include "cli/broker_client.h"
 #include "cli/commands.h"
 #include "cli/request_options.h"
+#include "plan/resolve.h"
 
 namespace mete::cli {
 namespace {
@@ -112,6 +113,10 @@ void PrintShow(const Json& share) {
     }
     Print(table.Render(TerminalWidth(1), 4));
   }
+  if (share["on_bypass"] != "report") {
+    Print(fmt::format("  Processes that hold memory past the library: {}\n",
+                      share["on_bypass"] == "kill" ? "killed" : "stopped"));
+  }
   Print(fmt::format("  Evidence: {}\n", share["in_force"].get<bool>() ? "in force" : "NOT IN FORCE"));
   Table evidence({{""}, {""}, {"", Align::kLeft, true}});
   for (const Json& item : share["evidence"]) {
@@ -212,15 +217,23 @@ StatusOr<int> Set(const std::vector<std::string>& words) {
   AddCommon(app, common);
   share::Command command;
   command.op = share::Op::kSet;
-  std::string memory, compute;
+  std::string memory, compute, on_bypass;
   app.add_option("NAME", command.share, "The share")->required();
   app.add_option("--memory", memory, "New memory quota, or none")->option_text("SIZE|none");
   app.add_option("--compute", compute, "New compute promise, or none")->option_text("PCT[,soft|,hard]|none");
+  app.add_option("--on-bypass", on_bypass,
+                 "What is done about processes that hold memory past the library: report, freeze, kill")
+      ->option_text("ANSWER");
   METE_ASSIGN_OR_RETURN(const bool go, ParseWords(app, "share set", words));
   if (!go) return 0;
+  if (!on_bypass.empty()) {
+    METE_ASSIGN_OR_RETURN(command.on_bypass, plan::ParseOnBypass(on_bypass));
+  }
   METE_ASSIGN_OR_RETURN(command.memory, ReadMemoryChange(memory));
   METE_ASSIGN_OR_RETURN(command.compute, ReadComputeChange(compute));
-  if (!command.memory.given && !command.compute.given) return Usage("nothing to change: give --memory or --compute");
+  if (!command.memory.given && !command.compute.given && !command.on_bypass) {
+    return Usage("nothing to change: give --memory, --compute or --on-bypass");
+  }
   METE_ASSIGN_OR_RETURN(const Json reply, Ask(common, command));
   if (common.json) {
     PrintJson(reply);
@@ -262,7 +275,7 @@ constexpr std::string_view kHelp =
     "Usage: mete share create [--name NAME] [--gpu N|UUID] [--memory SIZE] [--compute PCT[,soft|,hard]] …\n"
     "       mete share list\n"
     "       mete share show NAME\n"
-    "       mete share set NAME [--memory SIZE|none] [--compute PCT[,soft|,hard]|none]\n"
+    "       mete share set NAME [--memory SIZE|none] [--compute PCT[,soft|,hard]|none] [--on-bypass ANSWER]\n"
     "       mete share release NAME [--force]\n"
     "\n"
     "Each takes --json, --driver-root DIR and --help.\n";

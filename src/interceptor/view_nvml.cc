@@ -130,7 +130,7 @@ bool HeldBy(const Share& share, int gpu, unsigned pid, uint64_t* bytes) {
     if (slot.generation.load(std::memory_order_relaxed) == 0 || slot.pid.load(std::memory_order_relaxed) != pid)
       continue;
     ours = true;
-    *bytes += share.ledger->gpu[gpu].memory[i].load(std::memory_order_relaxed);
+    *bytes += ledger::HeldBySlot(*share.ledger, static_cast<uint32_t>(gpu), i);
   }
   return ours;
 }

@@ -7,6 +7,17 @@ namespace {
 
 constexpr uint32_t kScanAttempts = 24;
 
+// The overhead is the broker's alone: raising one's own word and then looking at all the others decides as before.
+uint64_t Held(const LedgerPage& ledger, const GpuLedger& gpu) {
+  const uint32_t count = internal::SlotsUsed(ledger);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    sum = internal::SaturatingAdd(sum, gpu.memory[i].load(std::memory_order_seq_cst));
+    sum = internal::SaturatingAdd(sum, gpu.overhead[i].load(std::memory_order_relaxed));
+  }
+  return sum;
+}
+
 bool Deny(GpuLedger& gpu, uint64_t bytes) {
   gpu.last_denied_bytes.store(bytes, std::memory_order_relaxed);
   gpu.denials.fetch_add(1, std::memory_order_relaxed);
@@ -28,11 +39,11 @@ bool Reserve(const View& view, uint64_t bytes) {
   bool seen_before = false;
   for (uint32_t attempt = 0; attempt < kScanAttempts; ++attempt) {
     const uint64_t quota = limits.memory_quota.load(std::memory_order_relaxed);  // may change while we wait
-    const uint64_t held = internal::Sum(*view.ledger, gpu.memory);
+    const uint64_t held = Held(*view.ledger, gpu);
     if (bytes > quota) return Deny(gpu, bytes);
     if (held <= quota - bytes) {
       const uint64_t raised = internal::Raise(mine, bytes);
-      if (internal::Sum(*view.ledger, gpu.memory) <= quota) return true;
+      if (Held(*view.ledger, gpu) <= quota) return true;
       // Somebody asked at the same moment. Both see it, both step back; the one whose pause is shorter goes first.
       internal::Lower(mine, raised);
       seen_before = false;
@@ -52,10 +63,32 @@ void Charge(const View& view, uint64_t bytes) { internal::Raise(view.ledger->gpu
 
 void Return(const View& view, uint64_t bytes) { internal::Lower(view.ledger->gpu[view.gpu].memory[view.slot], bytes); }
 
-uint64_t Used(const View& view) { return internal::Sum(*view.ledger, view.ledger->gpu[view.gpu].memory); }
+uint64_t Used(const View& view) { return Held(*view.ledger, view.ledger->gpu[view.gpu]); }
 
 uint64_t UsedBySlot(const View& view) {
   return view.ledger->gpu[view.gpu].memory[view.slot].load(std::memory_order_relaxed);
+}
+
+uint64_t HeldBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot) {
+  const GpuLedger& words = ledger.gpu[gpu];
+  return internal::SaturatingAdd(words.memory[slot].load(std::memory_order_relaxed),
+                                 words.overhead[slot].load(std::memory_order_relaxed));
+}
+
+void SetOverhead(LedgerPage& ledger, uint32_t gpu, uint32_t slot, uint64_t bytes) {
+  ledger.gpu[gpu].overhead[slot].store(bytes, std::memory_order_seq_cst);
+}
+
+void MarkExported(const View& view) {
+  view.ledger->gpu[view.gpu].exported[view.slot].store(1, std::memory_order_seq_cst);
+}
+
+bool Exported(const LedgerPage& ledger, uint32_t slot) {
+  const uint32_t gpus = ledger.gpu_count < kMaxGpus ? ledger.gpu_count : kMaxGpus;
+  for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
+    if (ledger.gpu[gpu].exported[slot].load(std::memory_order_relaxed) != 0) return true;
+  }
+  return false;
 }
 
 }  // namespace mete::ledger

@@ -5,7 +5,9 @@
 //   …
 //   real_free(p); Return(view, size);
 //
-// What a share holds is the sum of its slots, always computed from them: there is no total that could drift. A slot's
+// What a share holds is the sum of its slots, always computed from them: there is no total that could drift. A slot has
+// two words: what its process charged for itself, and, written by the broker, what the driver says that it holds beyond
+// that (contexts larger than their estimate, code, heaps, memory whose maker is gone). A slot's own
 // word is raised before the driver call, so a crash at any point leaves too much charged, never too little, and the
 // broker clears the slot of a dead process. All functions are wait-free but for Reserve's bounded retries, thread-safe,
 // and callable from several processes at once. libc only.
@@ -28,9 +30,17 @@ void Charge(const View& view, uint64_t bytes);
 // Gives back; saturates at zero.
 void Return(const View& view, uint64_t bytes);
 
-// Bytes the share holds on this GPU (sum over slots, saturating), and this process's part.
+// Bytes the share holds on this GPU (sum over slots, saturating), what this process charged for itself, and all of it.
 uint64_t Used(const View& view);
 uint64_t UsedBySlot(const View& view);
+uint64_t HeldBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot);
+
+// The broker's: what the slot's process holds beyond what it charged.
+void SetOverhead(LedgerPage& ledger, uint32_t gpu, uint32_t slot, uint64_t bytes);
+
+// The process made memory that others may hold when it is gone; and whether the slot's process ever did, on any GPU.
+void MarkExported(const View& view);
+bool Exported(const LedgerPage& ledger, uint32_t slot);
 
 }  // namespace mete::ledger
 

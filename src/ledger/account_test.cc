@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "ledger/gate.h"
 #include "ledger/testing_pages.h"
 
 namespace mete::ledger {
@@ -27,6 +28,39 @@ TEST(Account, StopsExactlyAtTheQuota) {
   EXPECT_EQ(pages.ledger->gpu[0].last_denied_bytes.load(), 1u);
   Return(a, 60);
   EXPECT_TRUE(Reserve(b, 60));
+}
+
+TEST(Account, WhatTheDriverSaysBeyondTheChargeCounts) {
+  Pages pages;
+  pages.limits->gpu[0].memory_quota = 100;
+  const View a = pages.Join(), b = pages.Join();
+  EXPECT_TRUE(Reserve(a, 50));
+  SetOverhead(*pages.ledger, 0, b.slot, 30);
+  EXPECT_EQ(Used(a), 80u);
+  EXPECT_EQ(UsedBySlot(b), 0u);
+  EXPECT_EQ(HeldBySlot(*pages.ledger, 0, b.slot), 30u);
+  EXPECT_FALSE(Reserve(a, 21));
+  EXPECT_TRUE(Reserve(a, 20));
+  SetOverhead(*pages.ledger, 0, b.slot, UINT64_MAX);
+  EXPECT_EQ(Used(a), UINT64_MAX);
+  Return(a, 70);
+  EXPECT_FALSE(Reserve(a, 1));
+  ClearSlot(*pages.ledger, *pages.limits, b.slot, 1);
+  EXPECT_EQ(Used(a), 0u);
+}
+
+TEST(Account, MemoryThatOthersMayHoldOutlivesTheWork) {
+  Pages pages;
+  const View a = pages.Join();
+  EXPECT_TRUE(Reserve(a, 50));
+  EXPECT_FALSE(Exported(*pages.ledger, a.slot));
+  MarkExported(a);
+  EXPECT_TRUE(Exported(*pages.ledger, a.slot));
+  ClearWork(*pages.ledger, *pages.limits, a.slot, 1);
+  EXPECT_EQ(Used(a), 50u);
+  ClearSlot(*pages.ledger, *pages.limits, a.slot, 1);
+  EXPECT_EQ(Used(a), 0u);
+  EXPECT_FALSE(Exported(*pages.ledger, a.slot));
 }
 
 TEST(Account, NothingWrapsAround) {

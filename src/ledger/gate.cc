@@ -223,19 +223,30 @@ uint64_t TatNs(const LedgerPage& ledger, uint32_t gpu, uint32_t share, uint64_t 
                        internal::Scale(open, kFullShare, internal::ClampShare(share)));
 }
 
-bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns) {
+bool ClearWork(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns) {
   if (slot >= kMaxSlots) return false;
   bool drained = false;
   const uint32_t gpus = limits.gpu_count < kMaxGpus ? limits.gpu_count : kMaxGpus;
   for (uint32_t i = 0; i < gpus; ++i) {
     GpuLedger& gpu = ledger.gpu[i];
-    gpu.memory[slot].store(0, std::memory_order_seq_cst);
     gpu.outstanding_ns[slot].store(0, std::memory_order_seq_cst);
     gpu.waiting[slot].store(0, std::memory_order_seq_cst);
     gpu.in_flight[slot].store(0, std::memory_order_seq_cst);
     gpu.finished.fetch_add(1, std::memory_order_relaxed);
     drained |= Checkpoint(ledger, gpu, RulesOf(limits, limits.gpu[i], now_ns), now_ns);
   }
+  return drained;
+}
+
+bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns) {
+  if (slot >= kMaxSlots) return false;
+  const uint32_t gpus = limits.gpu_count < kMaxGpus ? limits.gpu_count : kMaxGpus;
+  for (uint32_t i = 0; i < gpus; ++i) {
+    ledger.gpu[i].memory[slot].store(0, std::memory_order_seq_cst);
+    ledger.gpu[i].overhead[slot].store(0, std::memory_order_seq_cst);
+    ledger.gpu[i].exported[slot].store(0, std::memory_order_seq_cst);
+  }
+  const bool drained = ClearWork(ledger, limits, slot, now_ns);
   ledger.slots[slot].pid.store(0, std::memory_order_relaxed);
   ledger.slots[slot].start_time.store(0, std::memory_order_relaxed);
   ledger.slots[slot].generation.store(0, std::memory_order_seq_cst);

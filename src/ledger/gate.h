@@ -101,8 +101,10 @@ uint64_t UsedNs(const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns);
 uint64_t TatNs(const LedgerPage& ledger, uint32_t gpu, uint32_t share, uint64_t now_ns);
 
 // The broker clears what a dead process left: its words in every GPU's arrays, then the slot itself. Charges the union
-// interval it may have held open. True: a share has drained by it, look whose window is next.
+// interval it may have held open. True: a share has drained by it, look whose window is next. ClearWork leaves slot and
+// memory for later (another process may still hold what it made).
 bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns);
+bool ClearWork(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint64_t now_ns);
 
 }  // namespace mete::ledger
 

@@ -17,7 +17,7 @@ namespace mete::ledger {
 
 inline constexpr uint32_t kLimitsMagic = 0x6D4C696D;  // "miLm"
 inline constexpr uint32_t kLedgerMagic = 0x6D4C6564;  // "deLm"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxSlots = 1024;
 inline constexpr uint32_t kFullShare = 10000;               // hundredths of a percent
@@ -57,6 +57,8 @@ struct alignas(64) LimitsPage {
   std::atomic<uint64_t> heartbeat_ns;  // the broker's last sign of life
   std::atomic<uint32_t> ended;         // 1: the share was released; launches and allocations are refused
   std::atomic<uint32_t> generation;    // of the broker; a new one hands out new pages
+  std::atomic<uint32_t> audits;        // futex word: counts up when the broker has held the driver's word against us
+  std::atomic<uint32_t> leaving;       // slots whose process has died and whose memory the next audit gives back
   GpuLimits gpu[kMaxGpus];
 };
 
@@ -78,9 +80,11 @@ struct alignas(64) GpuLedger {
   std::atomic<uint64_t>
       finished;  // counts up whenever work of any slot is finished: nothing else ran between two equal values
   alignas(64) std::atomic<uint64_t> memory[kMaxSlots];          // bytes held or reserved by the slot's process
+  alignas(64) std::atomic<uint64_t> overhead[kMaxSlots];        // written by the broker: what it holds beyond that
   alignas(64) std::atomic<uint64_t> outstanding_ns[kMaxSlots];  // predicted cost of its launches in flight
   alignas(64) std::atomic<uint32_t> in_flight[kMaxSlots];       // its launches in flight
   alignas(64) std::atomic<uint32_t> waiting[kMaxSlots];         // its threads that wait for a window
+  alignas(64) std::atomic<uint32_t> exported[kMaxSlots];        // 1: other processes may hold memory that it made
 };
 
 struct alignas(64) LedgerPage {

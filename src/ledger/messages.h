@@ -3,6 +3,7 @@
 //   tenant → broker: AttachRequest                 broker → tenant: AttachReply, with fds {limits, ledger, doorbell}
 //   tenant → broker: ReattachRequest + ledger fd   broker → tenant: AttachReply, with fds {limits, ledger, doorbell}
 //   tenant → broker: AttachRequest of kObserve     broker → tenant: AttachReply, with fds {limits, ledger}
+//   tenant → broker: AuditRequest                  no reply: LimitsPage::audits counts up when it is done
 //
 // An observer (the NVML proxy) takes no slot: its reply carries slot kNoSlot and generation 0.
 //
@@ -21,7 +22,7 @@ namespace mete::ledger {
 
 inline constexpr uint32_t kMessageMagic = 0x6574656D;  // "mete"
 
-enum class MessageType : uint32_t { kAttach = 1, kReattach = 2, kAttached = 3, kRefused = 4, kObserve = 5 };
+enum class MessageType : uint32_t { kAttach = 1, kReattach = 2, kAttached = 3, kRefused = 4, kObserve = 5, kAudit = 6 };
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;  // AttachReply::slot of an observer
 
@@ -43,6 +44,11 @@ struct ReattachRequest {
   uint32_t generation;  // of that slot
   uint8_t share_id[16];
   char program[64];
+};
+
+// Hold the driver's word against the ledger now, and not in a second.
+struct AuditRequest {
+  MessageHeader header;
 };
 
 struct AttachReply {

@@ -21,6 +21,7 @@ size_t SizeOf(MessageType type) {
     case MessageType::kAttach:
     case MessageType::kObserve: return sizeof(AttachRequest);
     case MessageType::kReattach: return sizeof(ReattachRequest);
+    case MessageType::kAudit: return sizeof(AuditRequest);
     case MessageType::kAttached:
     case MessageType::kRefused: return sizeof(AttachReply);
   }

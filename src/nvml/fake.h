@@ -1,10 +1,13 @@
-// A driver made of plain data, for tests of the layers above. Change the data between calls; not thread-safe.
+// A driver made of plain data, for tests of the layers above. Change the data between calls; only SetProcesses may be
+// called while another thread uses the device.
 #ifndef METE_NVML_FAKE_H_
 #define METE_NVML_FAKE_H_
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nvml/library.h"
@@ -36,7 +39,14 @@ class FakeDevice : public Device {
   StatusOr<MemoryUse> Memory() const override { return Or(memory); }
   StatusOr<MigState> Mig() const override { return Or(mig); }
   StatusOr<ComputeMode> Mode() const override { return Or(mode); }
-  StatusOr<std::vector<Process>> ComputeProcesses() const override { return Or(processes); }
+  StatusOr<std::vector<Process>> ComputeProcesses() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Or(processes);
+  }
+  void SetProcesses(std::vector<Process> now) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    processes = std::move(now);
+  }
   StatusOr<Utilization> Use() const override { return Or(utilization); }
   StatusOr<std::vector<ProcessUtilization>> ProcessUse(uint64_t) const override { return Or(process_utilization); }
 
@@ -46,6 +56,8 @@ class FakeDevice : public Device {
     if (!failure.ok()) return failure;
     return value;
   }
+
+  mutable std::mutex mutex_;  // guards processes
 };
 
 class FakeLibrary : public Library {

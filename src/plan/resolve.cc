@@ -288,6 +288,22 @@ std::string ToString(ComputeMode mode) {
   return "unknown";
 }
 
+StatusOr<OnBypass> ParseOnBypass(std::string_view text) {
+  for (const OnBypass answer : {OnBypass::kReport, OnBypass::kFreeze, OnBypass::kKill}) {
+    if (text == ToString(answer)) return answer;
+  }
+  return Usage("'{}' is no answer to a bypass: there are report, freeze and kill", text);
+}
+
+std::string ToString(OnBypass answer) {
+  switch (answer) {
+    case OnBypass::kReport: return "report";
+    case OnBypass::kFreeze: return "freeze";
+    case OnBypass::kKill: return "kill";
+  }
+  return "report";
+}
+
 std::string ToString(const Compute& compute) {
   if (compute.mode == ComputeMode::kWorkConserving) return "work-conserving";
   return fmt::format("{} {}", mete::ToString(compute.percent), ToString(compute.mode));

@@ -41,6 +41,9 @@ Status CheckShareName(std::string_view name);
 
 // Reads "30%", "30%,soft", "30,hard"; alone it means hard (Usage).
 StatusOr<Compute> ParseCompute(std::string_view text);
+// Reads "report", "freeze" or "kill" (Usage).
+StatusOr<OnBypass> ParseOnBypass(std::string_view text);
+std::string ToString(OnBypass answer);
 std::string ToString(const Compute& compute);  // "30 % hard"
 std::string ToString(ComputeMode mode);        // "work-conserving", "hard", "soft"
 

@@ -19,6 +19,13 @@ enum class ComputeMode {
   kSoft,            // compute-reservation: at least this much when others are busy
 };
 
+// What is done about processes that hold memory past the library that keeps their quota.
+enum class OnBypass {
+  kReport = 0,  // an event, and the promises it breaks are shown as not kept
+  kFreeze = 1,  // besides: they are stopped (SIGSTOP)
+  kKill = 2,    // besides: they are killed
+};
+
 struct Compute {
   ComputeMode mode = ComputeMode::kWorkConserving;
   Percent percent;  // meaningless when work-conserving
@@ -88,6 +95,7 @@ struct Grant {
   std::string id;         // 32 hexadecimal digits; names the share for its life
   std::string mechanism;  // "intercept"
   bool preload = false;
+  OnBypass on_bypass = OnBypass::kReport;
   std::vector<GpuGrant> gpus;
 };
 

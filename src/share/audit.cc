@@ -8,6 +8,8 @@ namespace mete::share {
 
 namespace {
 
+constexpr std::chrono::milliseconds kSoonest{2};  // between two readings, whoever asks for them
+
 StatusOr<GpuReading> ReadGpu(const nvml::Device& device) {
   GpuReading reading;
   reading.index = device.index();
@@ -56,6 +58,14 @@ std::optional<Audit::Reading> Audit::Take() {
   return std::exchange(latest_, std::nullopt);
 }
 
+void Audit::Again() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    again_ = true;
+  }
+  wake_.notify_all();
+}
+
 void Audit::Run() {
   prctl(PR_SET_NAME, "mete-audit");
   std::unique_lock<std::mutex> lock(mutex_);
@@ -67,7 +77,10 @@ void Audit::Run() {
     lock.unlock();
     ready_();
     lock.lock();
-    wake_.wait_for(lock, period_, [this] { return stop_; });
+    const auto soonest = std::chrono::steady_clock::now() + kSoonest;
+    wake_.wait_for(lock, period_, [this] { return stop_ || again_; });
+    wake_.wait_until(lock, soonest, [this] { return stop_; });
+    again_ = false;
   }
 }
 

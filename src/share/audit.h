@@ -1,7 +1,7 @@
-// Reads once a second what the driver says about every GPU and its processes, in a thread of its own: a driver that
-// hangs must not stop the broker. What it means is decided by the broker.
+// Reads once a second, and when asked, what the driver says about every GPU and its processes, in a thread of its own:
+// a driver that hangs must not stop the broker. What it means is decided by the broker.
 //
-// Ownership: the library must outlive the audit. Thread rule: Latest from any thread.
+// Ownership: the library must outlive the audit. Thread rule: Take and Again from any thread.
 #ifndef METE_SHARE_AUDIT_H_
 #define METE_SHARE_AUDIT_H_
 
@@ -40,6 +40,9 @@ class Audit {
   // The newest reading that was not taken yet.
   std::optional<Reading> Take();
 
+  // Reads once more without waiting for the period, but not within 2 ms of the last.
+  void Again();
+
  private:
   void Run();
 
@@ -49,7 +52,7 @@ class Audit {
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   std::optional<Reading> latest_;
-  bool stop_ = false;
+  bool again_ = false, stop_ = false;
   std::thread thread_;
 };
 

@@ -7,10 +7,11 @@
 namespace mete::share {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 constexpr const char* kTables = R"(
 CREATE TABLE shares(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind INTEGER NOT NULL, state INTEGER NOT NULL,
-                    mechanism TEXT NOT NULL, preload INTEGER NOT NULL, made_at INTEGER NOT NULL) STRICT;
+                    mechanism TEXT NOT NULL, preload INTEGER NOT NULL, made_at INTEGER NOT NULL,
+                    on_bypass INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE grants(share_id TEXT NOT NULL REFERENCES shares(id) ON DELETE CASCADE, position INTEGER NOT NULL,
                     gpu_uuid TEXT NOT NULL, gpu_index INTEGER NOT NULL, memory INTEGER, compute_mode INTEGER,
                     compute_hundredths INTEGER, PRIMARY KEY(share_id, position)) STRICT;
@@ -23,6 +24,7 @@ CREATE TABLE events(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, s
                     kind TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 CREATE TABLE boot(id TEXT NOT NULL) STRICT;
 )";
+constexpr const char* kFromOne = "ALTER TABLE shares ADD COLUMN on_bypass INTEGER NOT NULL DEFAULT 0";
 
 }  // namespace
 
@@ -120,8 +122,8 @@ Status Book::Prepare() {
   }
   if (version == kSchema) return OkStatus();
   METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-  Status made = Execute(kTables);
-  if (made.ok()) made = Execute("PRAGMA user_version=1");
+  Status made = Execute(version == 0 ? kTables : kFromOne);
+  if (made.ok()) made = Execute("PRAGMA user_version=2");
   if (made.ok()) made = Execute("COMMIT");
   if (!made.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   return made;
@@ -160,8 +162,8 @@ Status Book::Execute(const char* sql) const {
 
 StatusOr<std::vector<ShareRow>> Book::Shares() const {
   std::vector<ShareRow> rows;
-  Statement shares(*this,
-                   "SELECT id, name, kind, state, mechanism, preload, made_at FROM shares ORDER BY made_at, name");
+  Statement shares(
+      *this, "SELECT id, name, kind, state, mechanism, preload, made_at, on_bypass FROM shares ORDER BY made_at, name");
   while (shares.Step()) {
     ShareRow row;
     row.grant.id = shares.Text();
@@ -171,6 +173,7 @@ StatusOr<std::vector<ShareRow>> Book::Shares() const {
     row.grant.mechanism = shares.Text();
     row.grant.preload = shares.Number() != 0;
     row.made_at = shares.Number();
+    row.grant.on_bypass = static_cast<plan::OnBypass>(shares.Number());
     rows.push_back(std::move(row));
   }
   METE_RETURN_IF_ERROR(shares.Done("read"));
@@ -266,7 +269,7 @@ std::optional<int64_t> PercentOf(const plan::GpuGrant& gpu) {
 
 Status Book::Insert(const ShareRow& row, const std::optional<ProcessId>& holder) {
   METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-  Status status = Statement(*this, "INSERT INTO shares VALUES(?,?,?,?,?,?,?)")
+  Status status = Statement(*this, "INSERT INTO shares VALUES(?,?,?,?,?,?,?,?)")
                       .Bind(row.grant.id)
                       .Bind(row.grant.share)
                       .Bind(static_cast<int64_t>(row.kind))
@@ -274,6 +277,7 @@ Status Book::Insert(const ShareRow& row, const std::optional<ProcessId>& holder)
                       .Bind(row.grant.mechanism)
                       .Bind(int64_t{row.grant.preload})
                       .Bind(row.made_at)
+                      .Bind(static_cast<int64_t>(row.grant.on_bypass))
                       .Run("write");
   int64_t position = 0;
   for (const plan::GpuGrant& gpu : row.grant.gpus) {
@@ -303,7 +307,10 @@ Status Book::SetState(const std::string& share_id, RowState state) {
 
 Status Book::SetAsked(const plan::Grant& grant) {
   METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-  Status status = OkStatus();
+  Status status = Statement(*this, "UPDATE shares SET on_bypass=? WHERE id=?")
+                      .Bind(static_cast<int64_t>(grant.on_bypass))
+                      .Bind(grant.id)
+                      .Run("write");
   for (const plan::GpuGrant& gpu : grant.gpus) {
     if (!status.ok()) break;
     status =

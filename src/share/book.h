@@ -70,7 +70,7 @@ class Book {
   // The whole grant in one transaction, state kMaking, with its first holder if it has one.
   Status Insert(const ShareRow& row, const std::optional<ProcessId>& holder);
   Status SetState(const std::string& share_id, RowState state);
-  Status SetAsked(const plan::Grant& grant);  // memory and compute of each GPU, in one transaction
+  Status SetAsked(const plan::Grant& grant);  // memory and compute of each GPU, on_bypass; in one transaction
   Status Delete(const std::string& share_id);
   Status PutHolder(const HolderRow& row);
   Status DropHolder(const HolderRow& row);

@@ -33,6 +33,7 @@
 #include "share/audit.h"
 #include "share/book.h"
 #include "share/loop.h"
+#include "share/overhead.h"
 #include "share/places.h"
 #include "share/protocol.h"
 #include "share/tenancy.h"
@@ -48,6 +49,7 @@ class Broker {
     std::function<StatusOr<std::unique_ptr<nvml::Library>>()> open_nvml;
     std::chrono::milliseconds idle{5000};
     std::chrono::milliseconds audit_period{1000};
+    std::chrono::milliseconds bypass_grace{3000};  // how long a share may go past its quota before something is done
     // Told the name of each point between an intent and its effect; tests die there.
     std::function<void(const char* point)> reached = [](const char*) {};
   };
@@ -65,10 +67,21 @@ class Broker {
   struct Sample {
     uint64_t at_ns, used_ns;
   };
+  struct SlotWatch {
+    Overhead overhead;
+    uint64_t charged = 0;  // just before the driver was asked
+  };
   struct Watch {  // of one GPU of a share
     std::deque<Sample> samples;
+    std::map<uint32_t, SlotWatch> slots;
     uint64_t denials = 0;
     bool over_quota = false;
+    uint64_t bypassed_since_ns = 0;  // 0: is not
+    bool bypass_answered = false;
+  };
+  struct Leaver {  // a slot whose process has died, and whose memory others may hold
+    uint32_t slot = 0;
+    uint64_t round = 0;  // the audit after which it is cleared
   };
   struct Share {
     ShareRow row;
@@ -79,6 +92,8 @@ class Broker {
     std::map<int, Fd> connections;
     std::vector<RunHolder> run_holders;
     std::vector<Watch> watches;  // in the order of row.grant.gpus
+    std::vector<Leaver> leavers;
+    std::vector<ProcessId> frozen;  // stopped for going past their quota
   };
   struct Gpu {
     GpuReading reading;
@@ -132,6 +147,7 @@ class Broker {
   StatusOr<Peer> TenantPeer(int fd) const;
   void WatchSlot(Share& share, const Tenancy::Holder& holder);
   void DropSlot(const std::string& id, uint32_t slot);
+  void ClearLeavers(Share& share);
   bool IsTenantOrBelow(uint32_t pid) const;
 
   // broker_commands.cc: what stands behind mete.sock
@@ -144,8 +160,20 @@ class Broker {
   // broker_audit.cc: what the driver says
   void OnReading(const Audit::Reading& reading);
   void FindForeigners(Gpu& gpu, const GpuReading& reading);
+  void RequestRound();
+  void BeginRound();
+  void EndRound();
+  void NoteCharges();
+  void HoldAgainstLedgers();
+  void PublishAudits();
   void WatchShares();
   void Note(const std::string& share, const std::string& gpu, const std::string& kind, const std::string& text);
+
+  // broker_bypass.cc: who goes past the quota, and what is done about it
+  const Share* ShareAbove(uint32_t pid) const;
+  std::vector<ProcessId> Bypassers(const Share& share, size_t position) const;
+  void AnswerBypass(Share& share, size_t position, uint64_t now_ns);
+  void Thaw(Share& share);
 
   // broker_report.cc: what commands show
   Json Brief(const Share& share) const;
@@ -165,7 +193,11 @@ class Broker {
   std::map<int, Caller> callers_;
   std::set<std::string> undeleted_;  // rows that a full disk kept us from deleting
   std::string audit_failure_;
-  bool healed_ = false;  // before that nobody can be told from a stranger
+  unsigned readings_left_ = 0;  // of the round that is under way; 0: none is
+  bool round_wanted_ = false;   // one more after it
+  uint64_t rounds_ = 0;         // finished
+  uint32_t audits_;             // LimitsPage::audits of every share
+  bool healed_ = false;         // before that nobody can be told from a stranger
   ledger::ShareKey next_key_ = 1;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Audit> audit_;  // last: ends first

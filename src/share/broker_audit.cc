@@ -1,7 +1,9 @@
-// What the driver says about the GPUs, held against the book: processes without a slot, usage beyond a limit, refusals.
+// What the driver says about the GPUs, held against the book: processes without a slot, memory that nobody charged,
+// usage beyond a limit, refusals.
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <ctime>
 #include <utility>
 
@@ -38,8 +40,87 @@ void Broker::OnReading(const Audit::Reading& reading) {
       gpus_[gpu.uuid].reading = gpu;
       FindForeigners(gpus_[gpu.uuid], gpu);
     }
+    HoldAgainstLedgers();
   }
+  if (readings_left_ == 0) BeginRound();  // this reading is its first
+  if (--readings_left_ > 0 && reading.ok() && !shares_.empty()) {
+    NoteCharges();
+    audit_->Again();
+    return;
+  }
+  EndRound();
+}
+
+// An audit is a round of readings, since one alone may show what has already passed.
+void Broker::BeginRound() {
+  readings_left_ = Overhead::kReadings;
+  ++audits_;  // odd while a round is under way
+  PublishAudits();
+}
+
+void Broker::EndRound() {
+  readings_left_ = 0;
+  ++rounds_;
   WatchShares();
+  for (auto& entry : shares_) ClearLeavers(*entry.second);
+  ++audits_;
+  PublishAudits();
+  if (std::exchange(round_wanted_, false)) RequestRound();
+}
+
+// One that begins now, or after the one that is under way: whoever asks wants to see what is true from now on.
+void Broker::RequestRound() {
+  if (!audit_) return;
+  if (readings_left_ > 0) {
+    round_wanted_ = true;
+    return;
+  }
+  NoteCharges();
+  BeginRound();
+  audit_->Again();
+}
+
+void Broker::PublishAudits() {
+  for (auto& entry : shares_) {
+    if (!entry.second->tenancy) continue;
+    ledger::LimitsPage& limits = entry.second->tenancy->limits();
+    limits.audits.store(audits_);
+    limits.leaving.store(static_cast<uint32_t>(entry.second->leavers.size()));
+    ledger::FutexWake(limits.audits, INT_MAX);
+  }
+}
+
+// What slots have charged just before the driver is asked.
+void Broker::NoteCharges() {
+  for (auto& entry : shares_) {
+    Share& share = *entry.second;
+    for (size_t i = 0; i < share.watches.size(); ++i) {
+      for (const auto& holder : share.tenancy->holders()) {
+        share.watches[i].slots[holder.first].charged = share.tenancy->ledger().gpu[i].memory[holder.first].load();
+      }
+    }
+  }
+}
+
+// The driver's count of each process against what it charged: the rest is charged by the broker.
+void Broker::HoldAgainstLedgers() {
+  for (auto& entry : shares_) {
+    Share& share = *entry.second;
+    if (share.tenancy->awaits_ledger()) continue;
+    for (size_t i = 0; i < share.watches.size(); ++i) {
+      const GpuReading& reading = gpus_.at(share.row.grant.gpus[i].uuid).reading;
+      for (const auto& [slot, holder] : share.tenancy->holders()) {
+        uint64_t held = 0;
+        for (const nvml::Process& process : reading.processes) {
+          if (process.pid == holder.process.pid) held += process.used.count;
+        }
+        SlotWatch& watch = share.watches[i].slots[slot];
+        const uint64_t charged = share.tenancy->ledger().gpu[i].memory[slot].load();
+        ledger::SetOverhead(share.tenancy->ledger(), static_cast<uint32_t>(i), slot,
+                            watch.overhead.Next(held, std::max(charged, watch.charged)));
+      }
+    }
+  }
 }
 
 // A process that NVML shows and that holds no slot of any share uses the GPU past the book. Tenants take their slot
@@ -110,6 +191,7 @@ void Broker::WatchShares() {
              fmt::format("holds {} of a quota of {}", ToString(Bytes{held}), ToString(part.allotment.quota)));
       }
       watch.over_quota = over;
+      AnswerBypass(share, i, now);
     }
   }
 }

@@ -31,6 +31,7 @@ Json Broker::Brief(const Share& share) const {
   json["made_by"] = share.row.kind == Kind::kRun ? "run" : "create";
   json["mechanism"] = grant.mechanism;
   json["preload"] = grant.preload;
+  json["on_bypass"] = plan::ToString(grant.on_bypass);
   json["directory"] = mechanism_.Directory(grant);
   json["made_at"] = share.row.made_at;
   json["processes"] = share.tenancy->holders().size();
@@ -114,7 +115,7 @@ StatusOr<Json> Broker::Full(const Share& share) const {
     tenants.push_back({holder.process.pid, holder.process.start_time});
     Json memory = Json::array();
     for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
-      memory.push_back(share.tenancy->ledger().gpu[i].memory[holder.slot].load());
+      memory.push_back(ledger::HeldBySlot(share.tenancy->ledger(), static_cast<uint32_t>(i), holder.slot));
     }
     json["processes"].push_back(
         {{"pid", holder.process.pid}, {"program", holder.program}, {"slot", holder.slot}, {"memory_bytes", memory}});

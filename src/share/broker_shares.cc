@@ -144,6 +144,7 @@ StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) 
   METE_ASSIGN_OR_RETURN(share->row.grant, mechanism_.Plan(request, WholeOccupancy()));
   share->row.grant.id = command.id;
   share->row.grant.preload = command.preload;
+  share->row.grant.on_bypass = command.on_bypass.value_or(plan::OnBypass::kReport);
   share->row.kind = command.run ? Kind::kRun : Kind::kCreated;
   share->row.state = RowState::kMaking;
   share->row.made_at = std::time(nullptr);
@@ -182,12 +183,14 @@ Status Broker::PutInForce(Share& share, const std::vector<SlotRow>& slots) {
   METE_ASSIGN_OR_RETURN(share.edits, mechanism_.Prepare(share.row.grant));
   options_.reached("put in force: directory made");
   METE_ASSIGN_OR_RETURN(share.tenancy, Tenancy::Make(share.row.grant, ContextBytes(share.row.grant), slots));
+  share.tenancy->limits().audits.store(audits_);
   METE_RETURN_IF_ERROR(JoinWindows(share));
   return ListenFor(share);
 }
 
 // Takes back what PutInForce and the book's row made, as far as they got.
 void Broker::Withdraw(Share& share) {
+  Thaw(share);
   if (share.tenancy) {
     for (const auto& entry : share.tenancy->holders()) loop_->Remove(entry.second.pidfd.get());
     share.tenancy->End();
@@ -258,9 +261,14 @@ Status Broker::Set(Share& share, const Command& command) {
     if (command.compute.given) gpu.compute = command.compute.value;
     METE_RETURN_IF_ERROR(plan::Fits(OccupancyOf(gpu.uuid), grant.share, gpu.memory, gpu.compute));
   }
+  if (command.on_bypass) grant.on_bypass = *command.on_bypass;
   METE_RETURN_IF_ERROR(book_->SetAsked(grant));
   options_.reached("set: written");
   share.row.grant = grant;
+  if (grant.on_bypass != plan::OnBypass::kFreeze) Thaw(share);
+  if (command.on_bypass) {
+    for (Watch& watch : share.watches) watch.bypass_answered = false;  // what goes on is answered anew
+  }
   for (const plan::GpuGrant& gpu : grant.gpus) Allot(gpu.uuid);
   return OkStatus();
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "ledger/account.h"
 #include "ledger/messages.h"
 #include "ledger/wire.h"
 #include "share/broker.h"
@@ -101,6 +102,8 @@ void Broker::OnTenantSpeaks(const std::string& id, int fd) {
   const uint32_t type = ledger::TypeOf(buffer, packet.size);
   if (type == static_cast<uint32_t>(ledger::MessageType::kObserve)) {
     OnObserve(*share, fd);
+  } else if (type == static_cast<uint32_t>(ledger::MessageType::kAudit)) {
+    RequestRound();
   } else if (ledger::Decode(buffer, packet.size, &attach)) {
     OnAttach(*share, fd, Printable(attach.program));
   } else if (ledger::Decode(buffer, packet.size, &reattach) && packet.fd_count == 1) {
@@ -138,6 +141,7 @@ void Broker::OnAttach(Share& share, int fd, const std::string& program) {
     return Refuse(fd, written);
   }
   options_.reached("attach: written");
+  for (Watch& watch : share.watches) watch.slots.erase(taken.slot);
   WatchSlot(share, taken);
   log::Info("share={} attached pid={} program={} slot={}", share.row.grant.share, taken.process.pid, program,
             taken.slot);
@@ -195,12 +199,31 @@ void Broker::DropSlot(const std::string& id, uint32_t slot) {
   const auto holder = share->tenancy->holders().find(slot);
   if (holder == share->tenancy->holders().end()) return;
   loop_->Remove(holder->second.pidfd.get());
-  share->tenancy->Clear(slot);
+  // Only somebody who lives can hold what it made for others.
+  if (audit_ && share->tenancy->holders().size() > 1 && !share->tenancy->awaits_ledger() &&
+      ledger::Exported(share->tenancy->ledger(), slot)) {
+    share->tenancy->Leave(slot);
+    share->leavers.push_back({slot, rounds_ + (readings_left_ > 0 ? 2 : 1)});
+    share->tenancy->limits().leaving.store(static_cast<uint32_t>(share->leavers.size()));
+    RequestRound();
+  } else {
+    share->tenancy->Clear(slot);
+  }
+  for (Watch& watch : share->watches) watch.slots.erase(slot);
   if (const Status dropped = book_->DropSlot(id, slot); !dropped.ok()) log::Warn("{}", Message(dropped));
   for (const plan::GpuGrant& gpu : share->row.grant.gpus) {
     if (const auto& windows = gpus_.at(gpu.uuid).windows; windows) windows->Kick();
   }
   EndIfDone(id);
+}
+
+// Whoever holds what the dead had made is charged for it by now.
+void Broker::ClearLeavers(Share& share) {
+  std::erase_if(share.leavers, [this, &share](const Leaver& leaver) {
+    if (leaver.round > rounds_) return false;
+    share.tenancy->ClearLeft(leaver.slot);
+    return true;
+  });
 }
 
 // Does the process hold a slot of some share, or descend from one that does? Such a one may not change limits.

@@ -116,6 +116,12 @@ StatusOr<Fd> OpenPidFd(const ProcessId& process) {
   return pidfd;
 }
 
+Status SendSignal(const ProcessId& process, int signal) {
+  METE_ASSIGN_OR_RETURN(const Fd pidfd, OpenPidFd(process));
+  if (syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0) return OkStatus();
+  return Lacks("process {} cannot be sent signal {}: {}", process.pid, signal, std::strerror(errno));
+}
+
 std::vector<Fd> MemFdsOf(uint32_t pid, const std::string& name) {
   std::vector<Fd> found;
   std::error_code error;

@@ -60,6 +60,8 @@ struct Peer {
 StatusOr<Peer> PeerOf(int socket);
 // The same for a process named by pid and start time.
 StatusOr<Fd> OpenPidFd(const ProcessId& process);
+// Sends a signal to that very process. Lacks when it has ended or we may not.
+Status SendSignal(const ProcessId& process, int signal);
 
 // A descriptor of each memfd called `name` that the process has open for writing; empty if it may not be looked at.
 std::vector<Fd> MemFdsOf(uint32_t pid, const std::string& name);

@@ -115,6 +115,13 @@ StatusOr<Command> ReadCommand(std::string_view text) {
   command.force = fields.Flag("force");
   command.memory = fields.Memory();
   command.compute = fields.Compute();
+  if (const std::string answer = fields.Text("on_bypass", 16); !answer.empty()) {
+    if (const auto wanted = plan::ParseOnBypass(answer); wanted.ok()) {
+      command.on_bypass = *wanted;
+    } else {
+      fields.Wrong("on_bypass");
+    }
+  }
   command.share = fields.Text("share", 64);
   command.request.share = command.share;
   command.request.gpu = fields.Text("gpu", 96);
@@ -144,6 +151,7 @@ std::string WriteCommand(const Command& command) {
   json["run"] = command.run;
   json["preload"] = command.preload;
   json["force"] = command.force;
+  if (command.on_bypass) json["on_bypass"] = plan::ToString(*command.on_bypass);
   json["gpu"] = command.request.gpu;
   json["gpus"] = static_cast<uint64_t>(std::max(command.request.gpus, 0));
   json["gpus_given"] = command.request.gpus_given;

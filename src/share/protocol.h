@@ -45,6 +45,7 @@ struct Command {
   bool force = false;     // kRelease: although processes hold slots
   Change<Bytes> memory;   // kSet
   Change<plan::Compute> compute;
+  std::optional<plan::OnBypass> on_bypass;  // kMake, kSet
 };
 
 // Usage if the text is not a request of this version.

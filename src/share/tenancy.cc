@@ -176,6 +176,12 @@ void Tenancy::Clear(uint32_t slot) {
   if (holders_.empty()) awaits_ledger_ = false;
 }
 
+void Tenancy::Leave(uint32_t slot) {
+  if (holders_.erase(slot) != 0) ledger::ClearWork(*ledger_, *limits_, slot, ledger::MonotonicNs());
+}
+
+void Tenancy::ClearLeft(uint32_t slot) { ledger::ClearSlot(*ledger_, *limits_, slot, ledger::MonotonicNs()); }
+
 void Tenancy::End() {
   limits_->ended.store(1);
   for (uint32_t i = 0; i < limits_->gpu_count && i < ledger::kMaxGpus; ++i) {

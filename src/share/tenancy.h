@@ -63,6 +63,9 @@ class Tenancy {
   const Holder* Find(const ProcessId& process) const;
   // The process has ended or called exec: clears what it held.
   void Clear(uint32_t slot);
+  // The same, but its slot stays taken and its memory charged, since others may hold what it made. Then ClearLeft.
+  void Leave(uint32_t slot);
+  void ClearLeft(uint32_t slot);
 
   // The share is released: tenants launch and allocate no more.
   void End();

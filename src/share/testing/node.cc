@@ -79,8 +79,10 @@ Broker::Options Node::Options() const {
   return options;
 }
 
-Status Node::Start() {
-  METE_ASSIGN_OR_RETURN(broker_, Broker::Start(Options()));
+Status Node::Start(std::chrono::milliseconds bypass_grace) {
+  Broker::Options options = Options();
+  options.bypass_grace = bypass_grace;
+  METE_ASSIGN_OR_RETURN(broker_, Broker::Start(std::move(options)));
   thread_ = std::thread([this] { (void)broker_->Run(); });
   return OkStatus();
 }
@@ -195,6 +197,11 @@ std::string FakeTenant::Reattach(const std::string& share_id) {
   request.generation = reply_.generation;
   ToBytes(share_id, request.share_id);
   return Exchange(&request, sizeof(request), ledger_fd_.get());
+}
+
+bool FakeTenant::AskForAudit() {
+  const ledger::AuditRequest request = {ledger::HeaderFor(ledger::MessageType::kAudit, sizeof(request))};
+  return ledger::SendPacket(socket_.get(), &request, sizeof(request), nullptr, 0) == 0;
 }
 
 pid_t InProcess(const std::function<int()>& body) {

@@ -30,7 +30,7 @@ class Node {
 
   Broker::Options Options() const;
   // Runs a broker in a thread of this process. Its failure to start is returned.
-  Status Start();
+  Status Start(std::chrono::milliseconds bypass_grace = std::chrono::seconds(3));
   void Stop();  // it ends; shares stay
   bool running() const { return broker_ != nullptr; }
 
@@ -68,6 +68,7 @@ class FakeTenant {
   std::string Attach();
   std::string Reattach(const std::string& share_id);
   std::string Observe();
+  bool AskForAudit();
 
   ledger::View view(uint32_t gpu = 0) const { return {limits_, ledger_, gpu, reply_.slot}; }
   const ledger::AttachReply& reply() const { return reply_; }
