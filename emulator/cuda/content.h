@@ -54,6 +54,7 @@ struct Region {
   const std::atomic<uint64_t>* granted = nullptr;  // devices that may reach it besides, as bits
   bool shared = false;                             // pages belong to a file that other mappings share
   std::shared_ptr<ShareFile> file;                 // where the content is, when other processes see it
+  uint64_t memory = 0;                             // the engine's name of it, from then on
   bool frozen = false;  // shared with other processes: what is backed and what is dropped changes no more
 };
 

@@ -105,7 +105,6 @@ void DestroyContext(Context* context) {
   Driver* driver = Driver::Get();
   AbandonCaptures(context);
   context->executor.Cancel();
-  MoveMappedMemory(context);                         // mappable memory outlives the context it was made under
   driver->client().DestroyContext(context->engine);  // ends every wait for its work
   context->executor.Stop();
   ReleaseOwned(context);

@@ -4,16 +4,21 @@
 #ifndef METE_EMULATOR_CUDA_FAKE_CLIENT_H_
 #define METE_EMULATOR_CUDA_FAKE_CLIENT_H_
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "emulator/engine/client.h"
+#include "emulator/engine/export_lock.h"
+#include "emulator/engine/physical.h"
 
 namespace mete::emulator::cuda {
 
@@ -97,6 +102,44 @@ class FakeClient : public Client {
     used_[c.gpu] -= bytes;
     c.bytes -= bytes;
     return Result::kOk;
+  }
+  Result MakePhysical(uint64_t context, uint64_t bytes, uint64_t* name) override {
+    const Result result = ReserveMemory(context, bytes);
+    return result == Result::kOk ? SharePhysical(context, bytes, name) : result;
+  }
+  Result SharePhysical(uint64_t context, uint64_t bytes, uint64_t* name) override {
+    std::lock_guard lock(mutex_);
+    ContextRecord& c = contexts_[context];
+    c.bytes -= bytes;
+    *name = physical_.Make(c.gpu, bytes, kThisProcess, 0);
+    return Result::kOk;
+  }
+  // A name that is not known is another process's, which counts it.
+  Result HoldPhysical(uint64_t name) override {
+    std::lock_guard lock(mutex_);
+    Sweep();
+    if (!physical_.Hold(name, kThisProcess)) ++holds_elsewhere_[name];
+    return Result::kOk;
+  }
+  Result DropPhysical(uint64_t name) override {
+    std::lock_guard lock(mutex_);
+    if (const auto change = physical_.Drop(name, kThisProcess)) {
+      if (change->gone) used_[change->gpu] -= change->bytes;
+    } else if (holds_elsewhere_[name] == 0) {
+      ++overdrawn;
+    } else {
+      --holds_elsewhere_[name];
+    }
+    return Result::kOk;
+  }
+  Result ExportPhysical(uint64_t name, int descriptor) override {
+    std::lock_guard lock(mutex_);
+    std::shared_ptr<int> file(new int(dup(descriptor)), [](int* fd) {
+      close(*fd);
+      delete fd;
+    });
+    return physical_.Export(name, kThisProcess, [file] { return HasExported(*file); }) ? Result::kOk
+                                                                                       : Result::kNoSuchObject;
   }
   Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) override {
     std::lock_guard lock(mutex_);
@@ -202,6 +245,7 @@ class FakeClient : public Client {
   }
   uint64_t Used(uint32_t gpu) {
     std::lock_guard lock(mutex_);
+    Sweep();
     return used_[gpu];
   }
   void SetBacking(uint64_t bytes) {
@@ -236,6 +280,11 @@ class FakeClient : public Client {
     bool stuck = false;
   };
 
+  static constexpr PhysicalMemory::Holder kThisProcess = 1;
+  void Sweep() {
+    for (const auto& change : physical_.Sweep()) used_[change.gpu] -= change.bytes;
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<GpuInfo> gpus_;
@@ -245,6 +294,8 @@ class FakeClient : public Client {
   std::vector<Posted> posted_;
   std::map<std::string, int> unsupported_;
   std::string version_ = "580.65.06";
+  PhysicalMemory physical_;
+  std::map<uint64_t, int> holds_elsewhere_;
   uint64_t next_context_ = 0, backing_ = 256ull << 20, backing_taken_ = 0;
   bool held_ = false, lost_ = false;
 };

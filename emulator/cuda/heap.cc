@@ -42,10 +42,15 @@ CUresult Heap::NewRegion(uint64_t bytes, bool low, std::unique_ptr<Region>* out)
 void Heap::DropRegion(std::unique_ptr<Region> region, bool tell_engine) {
   Driver* driver = Driver::Get();
   if (driver == nullptr) return;
+  const uint64_t shared = region->memory;
   driver->client().LeaveWord(context_->device->gpu, region->blocks[0].fill.load(std::memory_order_relaxed));
   driver->content().Remove(region.get());
   driver->address_space().Give(region->base, region->bytes);
-  if (tell_engine) driver->client().ReturnMemory(context_->engine, region->bytes);
+  if (shared != 0) {
+    driver->client().DropPhysical(shared);  // it does not go with the context
+  } else if (tell_engine) {
+    driver->client().ReturnMemory(context_->engine, region->bytes);
+  }
   reserved_.fetch_sub(region->bytes, std::memory_order_relaxed);
 }
 

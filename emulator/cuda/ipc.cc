@@ -17,6 +17,7 @@ struct Import {
   uint64_t nonce = 0, offset = 0;
   uint64_t base = 0;  // of the mapping
   uint64_t bytes = 0;
+  uint64_t memory = 0;  // held at the engine
   int references = 0;
   std::unique_ptr<Block[]> blocks;
   std::unique_ptr<Region> region;
@@ -75,7 +76,7 @@ CUresult ShareAllocation(CUdeviceptr address, ShareHandle* handle) {
   if (region == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Nothing of the context may be writing while the pages are moved.
   if (CUresult error = found->context->executor.SynchronizeAll()) return error;
-  if (CUresult error = ShareRegion(region, found->context->device)) return error;
+  if (CUresult error = ShareRegion(region, found->context)) return error;
   *handle = region->file->HandleOf(found->address - region->base, found->bytes);
   return CUDA_SUCCESS;
 }
@@ -101,10 +102,14 @@ CUresult OpenImport(Context* context, const ShareHandle& handle, Pool* pool, CUd
   import.nonce = handle.nonce;
   import.offset = handle.offset;
   import.bytes = bytes;
+  import.memory = file->description().memory;
+  const Result held = driver->client().HoldPhysical(import.memory);
+  if (held == Result::kNoSuchObject) return CUDA_ERROR_INVALID_HANDLE;  // freed meanwhile
+  if (held != Result::kOk) return context->Explain(held);
   import.base = driver->address_space().Take(bytes);
-  if (import.base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!file->MapAt(import.base, bytes, PROT_READ | PROT_WRITE)) {
-    driver->address_space().Give(import.base, bytes);
+  if (import.base == 0 || !file->MapAt(import.base, bytes, PROT_READ | PROT_WRITE)) {
+    if (import.base != 0) driver->address_space().Give(import.base, bytes);
+    driver->client().DropPhysical(import.memory);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   import.region = RegionOf(*file, handle, import.base, &import);
@@ -132,6 +137,7 @@ void CloseImport(uint64_t address, bool all) {
   Driver::Get()->content().Remove(import.region.get());
   CloseAddresses(import.base, import.bytes);
   Driver::Get()->address_space().Give(import.base, import.bytes);
+  Driver::Get()->client().DropPhysical(import.memory);
   imports.map.erase(it);
 }
 

@@ -71,8 +71,7 @@ void FreeAllocation(const Allocation& allocation);
 
 // When a context ends.
 void DropAllocations(Context* context);
-void DropPoolMemory(Context* context);    // pool.cc
-void MoveMappedMemory(Context* context);  // vmm.cc: charges it to another context of the device, if there is one
+void DropPoolMemory(Context* context);  // pool.cc
 
 // Gives idle pool memory of the device back, to make room or at a synchronisation.
 void TrimPools(Context* context, bool all);

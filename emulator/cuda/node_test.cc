@@ -1,11 +1,15 @@
 // The library on a real emulated node: loaded as a program would, from the node's driver root, over the engine process.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,6 +23,11 @@ namespace {
 class NodeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    if (const char* root = getenv("METE_TEST_NODE")) {
+      root_ = root;
+      return Load();
+    }
     char folder[] = "/tmp/mete-cuda-test-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
     folder_ = folder;
@@ -28,7 +37,9 @@ class NodeTest : public ::testing::Test {
         system((std::string(METE_EMULATOR) + " up --gpus A100-SXM4-40GB,T4 --dir " + root_ + " > /dev/null").c_str()) ==
         0;
     ASSERT_TRUE(up_);
-    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    Load();
+  }
+  static void Load() {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
       if (entry.path().filename() == "libcuda.so.1") library_ = dlopen(entry.path().c_str(), RTLD_NOW | RTLD_LOCAL);
     }
@@ -38,7 +49,7 @@ class NodeTest : public ::testing::Test {
     if (up_) {
       EXPECT_EQ(system((std::string(METE_EMULATOR) + " down --dir " + root_ + " > /dev/null").c_str()), 0);
     }
-    std::filesystem::remove_all(folder_);
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
   template <typename F>
   static F* Get(const char* symbol) {
@@ -56,6 +67,86 @@ class NodeTest : public ::testing::Test {
 TEST_F(NodeTest, ExportsEveryName) {
   for (const ListedSymbol& listed : kListed) EXPECT_NE(dlsym(library_, listed.symbol), nullptr) << listed.symbol;
   EXPECT_EQ(dlsym(library_, "_ZN4mete8emulator4cuda6Driver4InitEv"), nullptr);
+}
+
+// Started by the next test in a process of its own: makes memory, sends its descriptor, and is gone.
+TEST_F(NodeTest, DISABLED_MakesMemoryAndDies) {
+  ASSERT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0), CUDA_SUCCESS);
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle made = 0;
+  ASSERT_EQ(DRIVER(cuMemCreate)(&made, 64 << 20, &prop, 0), CUDA_SUCCESS);
+  int file = -1;
+  ASSERT_EQ(DRIVER(cuMemExportToShareableHandle)(&file, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_SUCCESS);
+  char byte = 0;
+  iovec part = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(c), &file, sizeof file);
+  ASSERT_EQ(sendmsg(atoi(getenv("METE_TEST_SOCKET")), &message, 0), 1);
+  kill(getpid(), SIGKILL);
+}
+
+TEST_F(NodeTest, MemoryOutlivesItsMakerWhileADescriptorIsOpen) {
+  ASSERT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0), CUDA_SUCCESS);
+  const auto free_bytes = [] {
+    size_t free_now = 0, total = 0;
+    EXPECT_EQ(DRIVER(cuMemGetInfo_v2)(&free_now, &total), CUDA_SUCCESS);
+    return free_now;
+  };
+  const size_t before = free_bytes();
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const pid_t maker = fork();
+  if (maker == 0) {
+    setenv("METE_TEST_NODE", root_.c_str(), 1);
+    setenv("METE_TEST_SOCKET", std::to_string(ends[1]).c_str(), 1);
+    execl("/proc/self/exe", "maker", "--gtest_filter=*DISABLED_MakesMemoryAndDies", "--gtest_also_run_disabled_tests",
+          nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  char byte = 0;
+  iovec part = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ASSERT_EQ(recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC), 1);
+  int file = -1;
+  ASSERT_NE(CMSG_FIRSTHDR(&message), nullptr);
+  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
+  close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(waitpid(maker, &status, 0), maker);
+  while (before - free_bytes() > 64u << 20) usleep(1000);  // until the maker's context is taken back
+  EXPECT_EQ(before - free_bytes(), 64u << 20) << "a descriptor is open";
+  CUmemGenericAllocationHandle memory = 0;
+  ASSERT_EQ(DRIVER(cuMemImportFromShareableHandle)(&memory, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+            CUDA_SUCCESS);
+  close(file);
+  EXPECT_EQ(before - free_bytes(), 64u << 20) << "it is held here";
+  EXPECT_EQ(DRIVER(cuMemRelease)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(free_bytes(), before);
+  EXPECT_EQ(DRIVER(cuCtxDestroy_v2)(context), CUDA_SUCCESS);
 }
 
 TEST_F(NodeTest, AddsVectorsFromText) {

@@ -12,7 +12,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "emulator/cuda/context.h"
 #include "emulator/cuda/driver.h"
+#include "emulator/engine/export_lock.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -103,6 +105,24 @@ std::shared_ptr<ShareFile> ShareFile::Open(int descriptor, ShareKind kind) {
   }
 }
 
+std::shared_ptr<ShareFile> ShareFile::OpenAgain(int descriptor, ShareKind kind) {
+  if (descriptor < 0 || fcntl(descriptor, F_GET_SEALS) < 0) return nullptr;  // opening something else may have effects
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  return Open(open(path, O_RDWR | O_CLOEXEC), kind);
+}
+
+int ShareFile::Export() const {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor_);
+  const int exported = open(path, O_RDWR | O_CLOEXEC);
+  if (exported >= 0 && !LockExported(exported)) {
+    close(exported);
+    return -1;
+  }
+  return exported;
+}
+
 std::shared_ptr<ShareFile> ShareFile::Open(const ShareHandle& handle, ShareKind kind) {
   if (memcmp(handle.magic, kHandleMagic, sizeof handle.magic) != 0 || handle.kind != kind || handle.descriptor < 0 ||
       StartTimeOf(handle.pid) != handle.start_time)
@@ -150,10 +170,15 @@ bool ShareFile::MapAt(uint64_t address, uint64_t bytes, int protection) const {
   return true;
 }
 
-CUresult ShareRegion(Region* region, const Device* device) {
+CUresult ShareRegion(Region* region, Context* context) {
   if (region->file != nullptr) return CUDA_SUCCESS;
-  std::shared_ptr<ShareFile> file = ShareFile::Make(ShareKind::kMemory, region->bytes, device);
+  std::shared_ptr<ShareFile> file = ShareFile::Make(ShareKind::kMemory, region->bytes, context->device);
   if (file == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (region->memory == 0) {
+    const Result result = Driver::Get()->client().SharePhysical(context->engine, region->bytes, &region->memory);
+    if (result != Result::kOk) return context->Explain(result);
+  }
+  file->description().memory = region->memory;
   // Only what is not zero is written: the file stays sparse.
   std::vector<uint32_t> real(region->bytes / kChunkBytes);
   for (size_t i = 0; i < real.size(); ++i)

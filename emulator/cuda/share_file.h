@@ -3,9 +3,8 @@
 // bytes. Whoever opens one has it from a stranger: everything in it is checked, and it is sealed so that it cannot
 // shrink under its reader.
 //
-// Content that was shared is frozen: all of it is in pages, or was dropped for good for want of backing. It is counted
-// at its maker, for as long as the maker holds it; those who open it count nothing. Thread rule: any thread. Units:
-// bytes.
+// Content that was shared is frozen: all of it is in pages, or was dropped for good for want of backing. The engine
+// counts it once for all who hold it (emulator/engine/physical.h). Thread rule: any thread. Units: bytes.
 #ifndef METE_EMULATOR_CUDA_SHARE_FILE_H_
 #define METE_EMULATOR_CUDA_SHARE_FILE_H_
 
@@ -18,6 +17,7 @@
 
 namespace mete::emulator::cuda {
 
+struct Context;
 struct Device;
 
 enum class ShareKind : uint32_t { kMemory = 1, kPool, kEvent };
@@ -29,6 +29,7 @@ struct ShareDescription {
   uint32_t unused;
   uint64_t nonce;    // a handle that names this file has the same
   uint64_t bytes;    // of content, whole chunks
+  uint64_t memory;   // the engine's name of it
   uint8_t uuid[16];  // of the GPU whose memory it is
   // Of an event: how often it was recorded, and the last of these that the GPU has reached.
   std::atomic<uint64_t> recorded, reached;
@@ -55,6 +56,8 @@ class ShareFile {
   static std::shared_ptr<ShareFile> Make(ShareKind kind, uint64_t bytes, const Device* device);
   // Takes the descriptor over. Null: not such a file.
   static std::shared_ptr<ShareFile> Open(int descriptor, ShareKind kind);
+  // By a descriptor that stays the caller's.
+  static std::shared_ptr<ShareFile> OpenAgain(int descriptor, ShareKind kind);
   // The file that a handle names; null: there is none, or it is this process's own and `own` is not allowed.
   static std::shared_ptr<ShareFile> Open(const ShareHandle& handle, ShareKind kind);
   ~ShareFile();
@@ -62,6 +65,8 @@ class ShareFile {
   int descriptor() const { return descriptor_; }
   ShareDescription& description() { return *description_; }
   std::atomic<uint32_t>* dropped() { return reinterpret_cast<std::atomic<uint32_t>*>(description_ + 1); }
+  // A descriptor to give away, which keeps the memory until the last copy of it is closed; -1: no more to be had.
+  int Export() const;
   Device* device() const;  // null: not visible to this process
   ShareHandle HandleOf(uint64_t offset, uint64_t bytes) const;
   // Maps the content at `address`, reserved and whole chunks.
@@ -82,8 +87,8 @@ uint64_t StartTimeOf(uint32_t pid);
 // Gives reserved address space back its inaccessible pages.
 void CloseAddresses(uint64_t address, uint64_t bytes);
 
-// Puts the content of a region of this process into a file, once.
-CUresult ShareRegion(Region* region, const Device* device);
+// Puts the content of a region of this process into a file, once, and makes it physical memory.
+CUresult ShareRegion(Region* region, Context* context);
 
 }  // namespace mete::emulator::cuda
 

@@ -182,6 +182,67 @@ TEST_F(SharingTest, MappableMemoryByDescriptor) {
   EXPECT_LE(fake->BackingTaken(), 4 * kMiB);
 }
 
+// What is done with memory, a letter a step; the last one ends what kept it.
+//   e export  i import  r release the maker's handle  q release the import's  m, n map the one, the other  u, v unmap
+//   c close the descriptor  x end the context
+TEST_F(SharingTest, MemoryIsCountedWhileAnythingKeepsIt) {
+  static const char* const kOrders[] = {
+      "r",       "xr",      "mru",     "mur",       "ecr",       "erc",    "eicrq",    "eircq",
+      "eirqc",   "eicqr",   "eiqcr",   "ericq",     "eriqc",     "emrcu",  "emcru",    "merxcu",
+      "eincrqv", "einrcqv", "erincqv", "eminrcquv", "eminrcqvu", "exricq", "einxcrqv",
+  };
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  constexpr size_t kBytes = 4 * kMiB;
+  for (const char* const order : kOrders) {
+    SCOPED_TRACE(order);
+    CUcontext own = nullptr;
+    ASSERT_EQ(::cuCtxCreate_v4(&own, nullptr, 0, 0), CUDA_SUCCESS);
+    CUmemGenericAllocationHandle made = 0, imported = 0;
+    int file = -1;
+    CUdeviceptr first = 0, second = 0;
+    ASSERT_EQ(::cuMemAddressReserve(&first, kBytes, 0, 0, 0), CUDA_SUCCESS);
+    ASSERT_EQ(::cuMemAddressReserve(&second, kBytes, 0, 0, 0), CUDA_SUCCESS);
+    ASSERT_EQ(::cuMemCreate(&made, kBytes, &prop, 0), CUDA_SUCCESS);
+    bool ended = false;
+    for (const char* step = order; *step != '\0'; ++step) {
+      CUresult result = CUDA_SUCCESS;
+      switch (*step) {
+        case 'e':
+          result = ::cuMemExportToShareableHandle(&file, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+          break;
+        case 'i':
+          result = ::cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+          break;
+        case 'r': result = ::cuMemRelease(made); break;
+        case 'q': result = ::cuMemRelease(imported); break;
+        case 'm': result = ::cuMemMap(first, kBytes, 0, made, 0); break;
+        case 'n': result = ::cuMemMap(second, kBytes, 0, imported, 0); break;
+        case 'u': result = ::cuMemUnmap(first, kBytes); break;
+        case 'v': result = ::cuMemUnmap(second, kBytes); break;
+        case 'c': close(file); break;
+        case 'x':
+          result = ::cuCtxDestroy_v2(own);
+          ended = true;
+          break;
+        default: FAIL() << *step;
+      }
+      ASSERT_EQ(result, CUDA_SUCCESS) << *step;
+      EXPECT_EQ(fake->Used(0),
+                used_at_start + (ended ? 0 : fake->Gpus()[0].context_bytes) + (step[1] != '\0' ? kBytes : 0))
+          << "after " << *step;
+    }
+    EXPECT_EQ(::cuMemAddressFree(first, kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(::cuMemAddressFree(second, kBytes), CUDA_SUCCESS);
+    if (!ended) {
+      EXPECT_EQ(::cuCtxDestroy_v2(own), CUDA_SUCCESS);
+    }
+  }
+}
+
 TEST_F(SharingTest, PoolsByDescriptor) {
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -1,6 +1,7 @@
 // Virtual memory management: addresses and memory apart. Memory (a Physical) lives until its handles and its mappings
-// are gone. Its content lies in one sparse file of the process, so that it can be mapped at several places; a block is
-// counted against the node's backing once, however often it is mapped.
+// are gone, in this process and in those that imported it, whatever becomes of contexts. Its content lies in one sparse
+// file of the process, so that it can be mapped at several places; a block is counted against the node's backing once,
+// however often it is mapped.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,9 +22,9 @@ namespace {
 struct Physical {
   uint64_t bytes = 0, offset = 0;     // in the file
   std::shared_ptr<ShareFile> shared;  // a file of its own, if other processes may see it
-  bool imported = false;              // made, and counted, by another process
+  bool imported = false;              // its content is another's
   Device* device = nullptr;
-  Context* charged = nullptr;  // whose engine context counts it; null: its context ended and no other was there
+  uint64_t memory = 0;  // held at the engine
   CUmemAllocationProp properties{};
   std::unique_ptr<Block[]> blocks;
   uint64_t handles = 0;  // references by handle
@@ -74,8 +75,7 @@ void MaybeDrop(Vmm& vmm, Physical& p) {
   if (p.handles != 0 || p.mappings != 0) return;
   Driver* driver = Driver::Get();
   if (!p.imported) driver->content().ForgetBlocks(p.blocks.get(), p.bytes / kChunkBytes);
-  if (p.charged != nullptr) driver->client().ReturnMemory(p.charged->engine, p.bytes);
-  p.charged = nullptr;
+  driver->client().DropPhysical(p.memory);
   if (p.shared != nullptr) {
     p.shared = nullptr;
     return;
@@ -117,21 +117,6 @@ std::vector<std::map<uint64_t, Mapping>::iterator> Exactly(Vmm& vmm, uint64_t ad
 }
 
 }  // namespace
-
-void MoveMappedMemory(Context* context) {
-  Context* next = ContextOn(context->device, context);
-  Vmm& vmm = The();
-  std::lock_guard lock(vmm.mutex);
-  auto move = [&](Physical& p) {
-    if (p.charged != context) return;
-    Driver::Get()->client().ReturnMemory(context->engine, p.bytes);
-    p.charged = nullptr;
-    if (next != nullptr && Driver::Get()->client().ReserveMemory(next->engine, p.bytes) == Result::kOk)
-      p.charged = next;
-  };
-  for (auto& [handle, physical] : vmm.handles) move(*physical);
-  for (auto& [address, mapping] : vmm.mappings) move(*mapping.physical);
-}
 
 CUresult api::cuMemGetAllocationGranularity(size_t* out, const CUmemAllocationProp* prop,
                                             CUmemAllocationGranularity_flags option) {
@@ -183,10 +168,11 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (CUresult error = context->Error()) return error;
   Driver* driver = Driver::Get();
-  Result result = driver->client().ReserveMemory(context->engine, bytes);
+  uint64_t memory = 0;
+  Result result = driver->client().MakePhysical(context->engine, bytes, &memory);
   if (result == Result::kOutOfMemory) {
     TrimPools(context, true);
-    result = driver->client().ReserveMemory(context->engine, bytes);
+    result = driver->client().MakePhysical(context->engine, bytes, &memory);
   }
   if (result != Result::kOk) return context->Explain(result);
   Vmm& vmm = The();
@@ -196,13 +182,14 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
   if (exportable) physical->shared = ShareFile::Make(ShareKind::kMemory, bytes, device);
   const int64_t offset = exportable ? (physical->shared != nullptr ? 0 : -1) : TakeInFile(vmm, bytes);
   if (offset < 0) {
-    driver->client().ReturnMemory(context->engine, bytes);
+    driver->client().DropPhysical(memory);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (exportable) physical->shared->description().memory = memory;
   physical->bytes = bytes;
   physical->offset = static_cast<uint64_t>(offset);
   physical->device = device;
-  physical->charged = context;
+  physical->memory = memory;
   physical->properties = *prop;
   physical->blocks = std::make_unique<Block[]>(bytes / kChunkBytes);
   if (exportable) {
@@ -303,7 +290,7 @@ CUresult api::cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
   allocation.kind = AllocationKind::kMapped;
   allocation.address = address;
   allocation.bytes = bytes;
-  allocation.context = physical->charged != nullptr ? physical->charged : ContextOn(physical->device, nullptr);
+  allocation.context = ContextOn(physical->device, nullptr);
   if (allocation.context != nullptr) Allocations::Get().Add(std::move(allocation));
   vmm.mappings.emplace(address, std::move(mapping));
   return CUDA_SUCCESS;
@@ -398,13 +385,19 @@ CUresult api::cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHand
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.handles.find(handle);
   if (it == vmm.handles.end() || it->second->shared == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const int descriptor = fcntl(it->second->shared->descriptor(), F_DUPFD_CLOEXEC, 0);
+  const int descriptor = it->second->shared->Export();
   if (descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  // The engine gets ours: with the one that is given away it would itself be somebody who has it open.
+  const int ours = it->second->shared->descriptor();
+  if (driver->client().ExportPhysical(it->second->memory, ours) != Result::kOk) {
+    close(descriptor);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   *static_cast<int*>(out) = descriptor;
   return CUDA_SUCCESS;
 }
 
-// The memory is not counted again: it is its maker's.
+// The memory is not counted again, but it stays for as long as this process holds it.
 CUresult api::cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* os_handle,
                                              CUmemAllocationHandleType type) {
   Driver* driver = nullptr;
@@ -412,13 +405,15 @@ CUresult api::cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, 
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   const auto given = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
-  std::shared_ptr<ShareFile> file = ShareFile::Open(fcntl(given, F_DUPFD_CLOEXEC, 0), ShareKind::kMemory);
+  // Not by a copy of the descriptor: what the program gave stays the program's to close.
+  std::shared_ptr<ShareFile> file = ShareFile::OpenAgain(given, ShareKind::kMemory);
   if (file == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto physical = std::make_shared<Physical>();
   physical->device = file->device();
   if (physical->device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   physical->bytes = file->description().bytes;
   physical->imported = true;
+  physical->memory = file->description().memory;
   physical->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   physical->properties.requestedHandleTypes = type;
   physical->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, driver->OrdinalOf(physical->device)};
@@ -430,6 +425,7 @@ CUresult api::cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, 
   }
   physical->shared = std::move(file);
   physical->handles = 1;
+  if (driver->client().HoldPhysical(physical->memory) != Result::kOk) return CUDA_ERROR_INVALID_VALUE;
   Vmm& vmm = The();
   std::lock_guard lock(vmm.mutex);
   *out = vmm.next_handle++;

@@ -4,12 +4,13 @@
 
 namespace mete::emulator {
 
-void Accounting::ContextBegan(uint32_t pid, uint64_t now_ns, uint64_t wall_us) {
+void Accounting::ContextBegan(uint32_t pid, uint64_t now_ns, uint64_t wall_us, uint64_t held) {
   Live& live = live_[pid];
   if (live.contexts++ > 0) return;
   live.counted = enabled_;
   live.began_ns = now_ns;
   live.began_us = wall_us;
+  live.memory = live.most = held;
 }
 
 void Accounting::MemoryChanged(uint32_t pid, int64_t bytes) {

@@ -17,8 +17,9 @@ class Accounting {
   void Enable(bool on) { enabled_ = on; }
   void Clear() { ended_.clear(); }
 
-  // Contexts of a process, and its memory as it changes. `wall_us`: the time of day now.
-  void ContextBegan(uint32_t pid, uint64_t now_ns, uint64_t wall_us);
+  // Contexts of a process, and its memory as it changes. `wall_us`: the time of day now. `held`: memory that it has
+  // without a context.
+  void ContextBegan(uint32_t pid, uint64_t now_ns, uint64_t wall_us, uint64_t held = 0);
   void MemoryChanged(uint32_t pid, int64_t bytes);
   void Used(uint32_t pid, uint64_t busy_ns, uint64_t memory_busy_ns);  // GPU time of a context that is gone
   void ContextEnded(uint32_t pid, uint64_t now_ns);

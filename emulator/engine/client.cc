@@ -46,6 +46,15 @@ class SocketClient final : public Client {
   Result ReturnMemory(uint64_t context, uint64_t bytes) override {
     return Simple(MessageType::kReturnMemory, context, bytes, 0);
   }
+  Result MakePhysical(uint64_t context, uint64_t bytes, uint64_t* name) override {
+    return Named(MessageType::kMakePhysical, context, bytes, name);
+  }
+  Result SharePhysical(uint64_t context, uint64_t bytes, uint64_t* name) override {
+    return Named(MessageType::kSharePhysical, context, bytes, name);
+  }
+  Result HoldPhysical(uint64_t name) override { return Simple(MessageType::kHoldPhysical, 0, name, 0); }
+  Result DropPhysical(uint64_t name) override { return Simple(MessageType::kDropPhysical, 0, name, 0); }
+  Result ExportPhysical(uint64_t name, int descriptor) override;
   Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) override;
   void LeaveWord(uint32_t gpu, uint32_t word) override {
     if (unscrubbed_) OfGpu(MessageType::kLeaveWord, gpu, word, 0);
@@ -97,7 +106,9 @@ class SocketClient final : public Client {
   bool Lost() const { return !Ours() || lost_.load(std::memory_order_relaxed); }
   // Asks the kernel whether the engine's end of the socket still stands.
   bool LookWhetherLost() const;
-  Result Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds = nullptr);
+  // fds: places for kHelloFds that come with the reply. sent: goes with the request; -1: none.
+  Result Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds = nullptr, int sent = -1);
+  Result Named(MessageType type, uint64_t context, uint64_t bytes, uint64_t* name);
   Result Simple(MessageType type, uint64_t context, uint64_t amount, uint32_t value);
   Result OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount);
   template <typename T>
@@ -203,14 +214,28 @@ bool SocketClient::LookWhetherLost() const {
   return lost_.load(std::memory_order_relaxed);
 }
 
-Result SocketClient::Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds) {
+Result SocketClient::Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds, int sent) {
   if (Lost()) return Result::kLost;
   request.magic = kProtocolMagic;
   request.version = kProtocolVersion;
   request.bytes = sizeof(Request);
   const std::lock_guard<std::mutex> lock(calls_);
+  iovec request_part = {&request, sizeof(request)};
+  alignas(cmsghdr) char sent_control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr request_message = {};
+  request_message.msg_iov = &request_part;
+  request_message.msg_iovlen = 1;
+  if (sent >= 0) {
+    request_message.msg_control = sent_control;
+    request_message.msg_controllen = sizeof(sent_control);
+    cmsghdr* c = CMSG_FIRSTHDR(&request_message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(c), &sent, sizeof(int));
+  }
   ssize_t n;
-  do n = send(socket_, &request, sizeof(request), MSG_NOSIGNAL);
+  do n = sendmsg(socket_, &request_message, MSG_NOSIGNAL);
   while (n < 0 && errno == EINTR);
   if (n == sizeof(request)) {
     iovec part = {buffer_.data(), buffer_.size()};
@@ -251,6 +276,25 @@ Result SocketClient::Simple(MessageType type, uint64_t context, uint64_t amount,
   request.value = value;
   ReplyHeader reply;
   return Call(request, &reply, nullptr);
+}
+
+Result SocketClient::Named(MessageType type, uint64_t context, uint64_t bytes, uint64_t* name) {
+  Request request = {};
+  request.type = static_cast<uint32_t>(type);
+  request.context = context;
+  request.amount = bytes;
+  ReplyHeader reply;
+  const Result result = Call(request, &reply, nullptr);
+  if (result == Result::kOk) *name = reply.a;
+  return result;
+}
+
+Result SocketClient::ExportPhysical(uint64_t name, int descriptor) {
+  Request request = {};
+  request.type = static_cast<uint32_t>(MessageType::kExportPhysical);
+  request.amount = name;
+  ReplyHeader reply;
+  return Call(request, &reply, nullptr, nullptr, descriptor);
 }
 
 Result SocketClient::OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount) {

@@ -86,6 +86,18 @@ class Client {
   // Device memory is a count here; content and addresses are the caller's.
   virtual Result ReserveMemory(uint64_t context, uint64_t bytes) = 0;
   virtual Result ReturnMemory(uint64_t context, uint64_t bytes) = 0;
+  // Physical memory, which is the process's and not a context's (physical.h); `name` is what another process needs to
+  // hold it too. The process holds it once after Make and Share, and drops what it holds with its end at the latest.
+  virtual Result MakePhysical(uint64_t /*context*/, uint64_t /*bytes*/, uint64_t* /*name*/) { return Result::kRefused; }
+  // Of memory that was reserved for the context: it is the context's no more, and is not returned but dropped.
+  virtual Result SharePhysical(uint64_t /*context*/, uint64_t /*bytes*/, uint64_t* /*name*/) {
+    return Result::kRefused;
+  }
+  virtual Result HoldPhysical(uint64_t /*name*/) { return Result::kRefused; }  // kNoSuchObject: it is gone
+  virtual Result DropPhysical(uint64_t /*name*/) { return Result::kRefused; }
+  // From now on it is there too while a descriptor of its file is open that carries the lock (export_lock.h). The one
+  // given here is of an opening without it.
+  virtual Result ExportPhysical(uint64_t /*name*/, int /*descriptor*/) { return Result::kRefused; }
   virtual Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) = 0;
   // Freed memory is scrubbed before somebody else gets it. On a node where a test has switched that off, memory keeps
   // the 32-bit word that it was full of: whoever frees says which, whoever allocates finds it. Nothing and 0 elsewhere.

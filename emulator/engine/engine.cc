@@ -49,6 +49,7 @@ Engine::SessionId Engine::AddSession(SessionPage* page, const Peer& peer) {
   session->contexts.resize(kMaxContexts);
   session->past_busy_ns.resize(gpus_.size());
   session->past_memory_busy_ns.resize(gpus_.size());
+  session->physical.resize(gpus_.size());
   page->magic = kProtocolMagic;
   page->version = kProtocolVersion;
   sessions_.emplace(session->id, std::move(session));
@@ -70,6 +71,7 @@ void Engine::RemoveSession(SessionId id, uint64_t now_ns) {
   for (ContextRecord& context : session->contexts) {
     if (context.id != 0) FreeContext(*session, context, now_ns);
   }
+  for (const PhysicalMemory::Change& change : physical_.DropAll(id)) Charge(change);
   std::erase_if(cross_waits_, [&](const CrossWait& wait) { return wait.session == id; });
   std::erase(broken_, id);
   backing_used_ -= session->backing;

@@ -22,6 +22,7 @@
 #include "emulator/engine/launch_label.h"
 #include "emulator/engine/meter.h"
 #include "emulator/engine/model.h"
+#include "emulator/engine/physical.h"
 #include "emulator/engine/protocol.h"
 
 namespace mete::emulator {
@@ -70,7 +71,9 @@ class Engine {
 
   enum class Handled { kReply, kHangUp, kStop };
   // Answers one packet. kHangUp: it was no request; the caller ends the session. kStop: reply, then end the engine.
-  Handled Handle(SessionId session, const void* data, size_t size, uint64_t now_ns, std::vector<uint8_t>* reply);
+  // `exported`: of the descriptor that came with it; empty if none did.
+  Handled Handle(SessionId session, const void* data, size_t size, uint64_t now_ns, std::vector<uint8_t>* reply,
+                 PhysicalMemory::StillOpen exported = {});
 
   // Takes what the rings hold, replays it and the models' events at their due instants up to now.
   void AdvanceTo(uint64_t now_ns);
@@ -116,6 +119,7 @@ class Engine {
     std::vector<StreamRecord> streams;    // grows up to kMaxStreams
     std::vector<uint32_t> free_streams;
     std::vector<uint64_t> past_busy_ns, past_memory_busy_ns;  // by GPU: of contexts that are gone
+    std::vector<uint64_t> physical;                           // by GPU: what it is charged with besides its contexts
   };
   struct Gpu {
     explicit Gpu(const EngineSettings::Gpu& gpu) : info(gpu.info), model(gpu.model) {}
@@ -179,6 +183,10 @@ class Engine {
   Result CloseStream(Session& session, uint32_t id, uint64_t now_ns);
   Result Reserve(Session& session, uint64_t context, uint64_t bytes);
   Result Return(Session& session, uint64_t context, uint64_t bytes);
+  Result MakePhysical(Session& session, uint64_t context, uint64_t bytes, uint64_t* name);
+  Result SharePhysical(Session& session, uint64_t context, uint64_t bytes, uint64_t* name);
+  Result Changed(const std::optional<PhysicalMemory::Change>& change);
+  void Charge(const PhysicalMemory::Change& change);
   Result TakeBacking(Session& session, uint64_t bytes);
   void CountUnsupported(const char* text, size_t size);
   std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
@@ -216,6 +224,7 @@ class Engine {
   SessionId last_session_ = 0;
   uint64_t last_context_ = 0;
   uint64_t backing_used_ = 0;
+  PhysicalMemory physical_;
   std::vector<Arrival> arrivals_;
   std::vector<CrossWait> cross_waits_;
   std::vector<SessionId> broken_;

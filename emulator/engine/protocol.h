@@ -3,6 +3,7 @@
 //
 //   client → engine: Request                       engine → client: ReplyHeader, payload
 //   reply to kHello: HelloInfo, GpuInfo × count    with fds {session page, node page, doorbell}
+//   kExportPhysical comes with an fd of the file
 //
 // Little-endian, fixed layout, versioned. The session page is written by both sides and belongs to one client; the
 // engine believes nothing in it: it copies an entry once, checks every index and keeps its own counts. The node page is
@@ -23,7 +24,7 @@
 namespace mete::emulator {
 
 inline constexpr uint32_t kProtocolMagic = 0x65476D65;  // "emGe"
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr size_t kMaxReplyBytes = 128 * 1024;
 inline constexpr uint32_t kMaxGpus = 16;
 
@@ -55,7 +56,12 @@ enum class MessageType : uint32_t {
   kFoundWord,         // gpu → a: word
   kSet,               // gpu, value: GpuSetting, amount; owner only
   kAccounting,        // gpu → AccountingRecord × count
-  kLast = kAccounting,
+  kMakePhysical,      // context, amount → a: name
+  kSharePhysical,     // context, amount: reserved before → a: name
+  kHoldPhysical,      // amount: name
+  kDropPhysical,      // amount: name
+  kExportPhysical,    // amount: name
+  kLast = kExportPhysical,
 };
 
 struct Request {

@@ -46,12 +46,13 @@ const char* NeedText(Need need) {
 }  // namespace
 
 Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint64_t now_ns,
-                               std::vector<uint8_t>* reply) {
+                               std::vector<uint8_t>* reply, PhysicalMemory::StillOpen exported) {
   Request request;
   if (Find(id) == nullptr || !DecodeRequest(data, size, &request)) return Handled::kHangUp;
   AdvanceTo(now_ns);  // what was submitted before the request counts before it
   Session& session = *Find(id);
   if (session.broken) return Handled::kHangUp;
+  for (const PhysicalMemory::Change& change : physical_.Sweep()) Charge(change);
 
   ReplyHeader header = {kProtocolMagic, kProtocolVersion, request.type, 0, 0, 0, 0, 0};
   std::vector<uint8_t> payload;
@@ -96,6 +97,21 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
       case MessageType::kFailContext: result = FailContext(session, request.context, request.value, now_ns); break;
       case MessageType::kReserveMemory: result = Reserve(session, request.context, request.amount); break;
       case MessageType::kReturnMemory: result = Return(session, request.context, request.amount); break;
+      case MessageType::kMakePhysical:
+        result = MakePhysical(session, request.context, request.amount, &header.a);
+        break;
+      case MessageType::kSharePhysical:
+        result = SharePhysical(session, request.context, request.amount, &header.a);
+        break;
+      case MessageType::kHoldPhysical: result = Changed(physical_.Hold(request.amount, id)); break;
+      case MessageType::kDropPhysical: result = Changed(physical_.Drop(request.amount, id)); break;
+      case MessageType::kExportPhysical:
+        if (!exported) {
+          result = Result::kInvalid;
+        } else if (!physical_.Export(request.amount, id, std::move(exported))) {
+          result = Result::kNoSuchObject;
+        }
+        break;
       case MessageType::kMemoryInfo:
         header.a = FreeBytes(*gpus_[request.gpu]);
         header.b = gpus_[request.gpu]->info.memory_bytes;
@@ -201,7 +217,11 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     context.memory = gpu.info.context_bytes;
     gpu.used += context.memory;
     ++gpu.contexts;
-    gpu.accounting.ContextBegan(session.peer.pid, now_ns, WallClockUs());
+    uint64_t held = 0;
+    for (const auto& [other_id, other] : sessions_) {
+      if (other->peer.pid == session.peer.pid) held += other->physical[index];
+    }
+    gpu.accounting.ContextBegan(session.peer.pid, now_ns, WallClockUs(), held);
     gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(context.memory));
     ContextEntry& entry = session.page->contexts[slot];
     entry.xid.store(0, std::memory_order_relaxed);
@@ -271,6 +291,43 @@ Result Engine::Return(Session& session, uint64_t id, uint64_t bytes) {
   return Result::kOk;
 }
 
+Result Engine::MakePhysical(Session& session, uint64_t id, uint64_t bytes, uint64_t* name) {
+  if (bytes < PhysicalMemory::kLeastBytes) return Result::kInvalid;
+  if (const Result result = Reserve(session, id, bytes); result != Result::kOk) return result;
+  return SharePhysical(session, id, bytes, name);
+}
+
+Result Engine::SharePhysical(Session& session, uint64_t id, uint64_t bytes, uint64_t* name) {
+  ContextRecord* context = FindContext(session, id);
+  if (context == nullptr) return Result::kNoSuchObject;
+  if (bytes < PhysicalMemory::kLeastBytes || bytes > context->memory - gpus_[context->gpu]->info.context_bytes)
+    return Result::kInvalid;
+  context->memory -= bytes;
+  session.physical[context->gpu] += bytes;
+  *name = physical_.Make(context->gpu, bytes, session.id, 0);
+  return Result::kOk;
+}
+
+Result Engine::Changed(const std::optional<PhysicalMemory::Change>& change) {
+  if (!change) return Result::kNoSuchObject;
+  Charge(*change);
+  return Result::kOk;
+}
+
+void Engine::Charge(const PhysicalMemory::Change& change) {
+  Gpu& gpu = *gpus_[change.gpu];
+  if (change.gone) gpu.used -= change.bytes;
+  if (change.from == change.to) return;
+  if (Session* from = Find(change.from)) {
+    from->physical[change.gpu] -= change.bytes;
+    gpu.accounting.MemoryChanged(from->peer.pid, -static_cast<int64_t>(change.bytes));
+  }
+  if (Session* to = Find(change.to)) {
+    to->physical[change.gpu] += change.bytes;
+    gpu.accounting.MemoryChanged(to->peer.pid, static_cast<int64_t>(change.bytes));
+  }
+}
+
 Result Engine::TakeBacking(Session& session, uint64_t bytes) {
   if (bytes > settings_.backing_bytes - backing_used_) return Result::kOutOfMemory;
   session.backing += bytes;
@@ -332,8 +389,8 @@ std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) const {
   std::map<uint32_t, ProcessInfo> processes;  // a process may have several connections
   for (const auto& [id, session] : sessions_) {
     uint64_t busy = session->past_busy_ns[index], memory_busy = session->past_memory_busy_ns[index];
-    uint64_t memory = 0;
-    bool present = false;
+    uint64_t memory = session->physical[index];
+    bool present = memory != 0;  // mappable memory outlives contexts
     for (const ContextRecord& context : session->contexts) {
       if (context.id == 0 || context.gpu != index) continue;
       present = true;

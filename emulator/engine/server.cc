@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "emulator/engine/export_lock.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -217,12 +218,25 @@ void EpollServer::Serve(uint64_t id) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   uint8_t buffer[sizeof(Request)];
-  const ssize_t size = recv(found->second->socket.get(), buffer, sizeof(buffer), MSG_DONTWAIT | MSG_TRUNC);
+  iovec part = {buffer, sizeof(buffer)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t size = recvmsg(found->second->socket.get(), &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  int sent = -1;
+  const cmsghdr* c = size < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+  if (c != nullptr && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+    std::memcpy(&sent, CMSG_DATA(c), sizeof(int));
+  PhysicalMemory::StillOpen exported;
+  if (sent >= 0) exported = [file = std::make_shared<Fd>(sent)] { return HasExported(file->get()); };
   std::vector<uint8_t> reply;
   Engine::Handled handled = Engine::Handled::kHangUp;
   if (size == sizeof(buffer)) {
-    handled = engine_.Handle(id, buffer, static_cast<size_t>(size), MonotonicNs(), &reply);
+    handled = engine_.Handle(id, buffer, static_cast<size_t>(size), MonotonicNs(), &reply, std::move(exported));
   }
   if (handled == Engine::Handled::kHangUp || !Reply(*found->second, reply)) Drop(id);
   if (handled == Engine::Handled::kStop) stopping_ = true;

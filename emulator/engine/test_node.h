@@ -67,11 +67,13 @@ class TestNode {
     request.bytes = sizeof(request);
     return request;
   }
-  ReplyHeader Call(const Process& process, const Request& request, std::vector<uint8_t>* payload = nullptr) {
+  ReplyHeader Call(const Process& process, const Request& request, std::vector<uint8_t>* payload = nullptr,
+                   PhysicalMemory::StillOpen exported = {}) {
     std::vector<uint8_t> reply;
     ReplyHeader header = {};
     size_t bytes = 0;
-    if (engine_.Handle(process.session, &request, sizeof(request), now_, &reply) == Engine::Handled::kHangUp) {
+    if (engine_.Handle(process.session, &request, sizeof(request), now_, &reply, std::move(exported)) ==
+        Engine::Handled::kHangUp) {
       header.result = static_cast<int32_t>(Result::kLost);
       return header;
     }
@@ -103,6 +105,20 @@ class TestNode {
   }
   Result Clear(uint32_t gpu = kAllGpus, uint64_t id = 0) { return Ask(admin_, MessageType::kClearFaults, gpu, 0, id); }
   Result Reset(uint32_t gpu = 0) { return Ask(admin_, MessageType::kResetGpu, gpu); }
+  // What NVML says that the process holds; 0 if it does not name it.
+  uint64_t BytesOf(uint32_t pid, uint32_t gpu = 0) {
+    Request request = Make(MessageType::kProcesses);
+    request.gpu = gpu;
+    std::vector<uint8_t> payload;
+    Call(admin_, request, &payload);
+    uint64_t bytes = 0;
+    for (size_t at = 0; at + sizeof(ProcessInfo) <= payload.size(); at += sizeof(ProcessInfo)) {
+      ProcessInfo process;
+      std::memcpy(&process, payload.data() + at, sizeof(process));
+      if (process.pid == pid) bytes += process.memory_bytes;
+    }
+    return bytes;
+  }
   GpuState State(uint32_t gpu = 0) {
     Request request = Make(MessageType::kState);
     request.gpu = gpu;
