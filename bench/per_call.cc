@@ -1,16 +1,28 @@
 // What one call costs: thread CPU time of a libcuda.so.1, by the way programs find it (dlopen, then cuGetProcAddress).
 //
-//   per_call LIBCUDA SERIES     prints ns per call; `per_call` alone lists the series
+//   per_call LIBCUDA SERIES [THREADS]     prints ns per call; `per_call` alone lists the series
+//   per_call LIBCUDA SERIES calls         prints how many system calls 10 000 of the calls make
+//   per_call LIBCUDA init                 waits for the end of standard input, then prints CPU and wall ns of cuInit
 //
+// A figure is the median over stretches of calls, so that what the machine does meanwhile is seen in few of them.
 // Knows nothing of mete. bench/run compares it bare and behind mete.
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -34,85 +46,228 @@ Function* Find(const char* name, int version) {
   return reinterpret_cast<Function*>(found);
 }
 
-double ThreadNs() {
+double Ns(clockid_t clock) {
   timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  clock_gettime(clock, &t);
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-double PerCall(int calls, const std::function<void(int)>& many) {
-  many(calls / 10 + 1);  // warm
-  const double began = ThreadNs();
-  many(calls);
-  return (ThreadNs() - began) / calls;
+constexpr int kStretches = 201;
+using Many = std::function<void(int calls)>;
+
+double Median(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+double PerCall(int calls, const Many& many) {
+  many(calls);  // warm
+  std::vector<double> stretches;
+  for (int i = 0; i < kStretches; ++i) {
+    const double began = Ns(CLOCK_THREAD_CPUTIME_ID);
+    many(calls);
+    stretches.push_back((Ns(CLOCK_THREAD_CPUTIME_ID) - began) / calls);
+  }
+  return Median(stretches);
+}
+
+// The functions as the program under measurement has them.
+struct Cuda {
+  CUresult (*alloc)(CUdeviceptr*, size_t) = Find<CUresult(CUdeviceptr*, size_t)>("cuMemAlloc", 3020);
+  CUresult (*release)(CUdeviceptr) = Find<CUresult(CUdeviceptr)>("cuMemFree", 3020);
+  CUresult (*info)(size_t*, size_t*) = Find<CUresult(size_t*, size_t*)>("cuMemGetInfo", 3020);
+  std::remove_pointer_t<decltype(&cuLaunchKernel)>* launch =
+      Find<std::remove_pointer_t<decltype(&cuLaunchKernel)>>("cuLaunchKernel", 4000);
+  CUresult (*synchronise)(CUstream) = Find<CUresult(CUstream)>("cuStreamSynchronize", 2000);
+  CUresult (*set_current)(CUcontext) = Find<CUresult(CUcontext)>("cuCtxSetCurrent", 4000);
+  CUresult (*create_stream)(CUstream*, unsigned) = Find<CUresult(CUstream*, unsigned)>("cuStreamCreate", 2000);
+  decltype(&cuGetProcAddress_v2) ask =
+      reinterpret_cast<decltype(&cuGetProcAddress_v2)>(dlsym(library, "cuGetProcAddress_v2"));
+};
+
+// One thread's work for a series; null: no such series.
+struct Work {
+  int calls = 0;  // of a stretch
+  Many many;
+};
+using Make = Work (*)(const Cuda&, CUstream);
+
+template <int kKinds>
+Work Launches(const Cuda& cuda, CUstream stream) {
+  return {10'000, [&cuda, stream](int n) {
+            static char functions[kKinds][64];
+            for (int i = 0; i < n; ++i) {
+              const auto f = reinterpret_cast<CUfunction>(functions[i % kKinds]);
+              if (cuda.launch(f, 100, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr) != CUDA_SUCCESS) Die("launch");
+            }
+          }};
+}
+Work LaunchesAwaited(const Cuda& cuda, CUstream stream) {
+  const Many launch = Launches<1>(cuda, stream).many;
+  return {500, [&cuda, stream, launch](int n) {
+            for (int i = 0; i < n; ++i) {
+              launch(1);
+              if (cuda.synchronise(stream) != CUDA_SUCCESS) Die("cuStreamSynchronize");
+            }
+          }};
+}
+template <size_t kLive>
+Work Allocations(const Cuda& cuda, CUstream) {
+  constexpr size_t kBytes = 64 << 10;
+  for (size_t i = 0; i < kLive; ++i) {
+    CUdeviceptr kept;
+    if (cuda.alloc(&kept, kBytes) != CUDA_SUCCESS) Die("cuMemAlloc");
+  }
+  return {2'000, [&cuda](int n) {
+            for (int i = 0; i < n; ++i) {
+              CUdeviceptr p;
+              if (cuda.alloc(&p, kBytes) != CUDA_SUCCESS || cuda.release(p) != CUDA_SUCCESS) Die("cuMemAlloc");
+            }
+          }};
+}
+Work Infos(const Cuda& cuda, CUstream) {
+  return {10'000, [&cuda](int n) {
+            size_t free, total;
+            for (int i = 0; i < n; ++i) cuda.info(&free, &total);
+          }};
+}
+Work LookUps(const Cuda& cuda, CUstream) {
+  return {5'000, [&cuda](int n) {
+            void* found;
+            CUdriverProcAddressQueryResult status;
+            for (int i = 0; i < n; ++i) cuda.ask("cuMemAlloc", &found, 12000, 0, &status);
+          }};
+}
+const std::map<std::string, Make>& Series() {
+  static const std::map<std::string, Make> series = {
+      {"launch", Launches<1>},       {"launch_kinds", Launches<5>},          {"launch_synchronise", LaunchesAwaited},
+      {"alloc_10", Allocations<10>}, {"alloc_100000", Allocations<100'000>}, {"info", Infos},
+      {"look_up", LookUps}};
+  return series;
+}
+
+// ---- how many system calls
+
+constexpr int kCounted = 10'000;
+
+// Between two calls of getppid, which nobody else makes here, by the calling thread.
+[[noreturn]] void Traced(const Work& work) {
+  if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) Die("ptrace");
+  work.many(kCounted);
+  raise(SIGSTOP);
+  syscall(SYS_getppid);
+  work.many(kCounted);
+  syscall(SYS_getppid);
+  _exit(0);
+}
+
+long CountCalls(pid_t child) {
+  int status = 0, marks = 0;
+  long calls = 0;
+  if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) Die("tracing");
+  ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD);
+  while (marks < 2) {
+    if (ptrace(PTRACE_SYSCALL, child, nullptr, nullptr) != 0 || waitpid(child, &status, 0) != child) Die("tracing");
+    if (!WIFSTOPPED(status)) Die("the traced program");
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
+    __ptrace_syscall_info info{};
+    ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof info, &info);
+    if (info.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+    if (info.entry.nr == SYS_getppid) {
+      ++marks;
+    } else if (marks == 1) {
+      ++calls;
+    }
+  }
+  ptrace(PTRACE_DETACH, child, nullptr, nullptr);
+  waitpid(child, &status, 0);
+  return calls;
+}
+
+// ----
+
+CUcontext Begin() {
+  CUcontext context;
+  if (Find<CUresult(unsigned)>("cuInit", 2000)(0) != CUDA_SUCCESS) Die("cuInit");
+  if (Find<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate", 3020)(&context, 0, 0) != CUDA_SUCCESS) {
+    Die("cuCtxCreate");
+  }
+  return context;
+}
+
+void Init() {
+  auto* init = Find<CUresult(unsigned)>("cuInit", 2000);
+  while (getchar() != EOF) {
+  }
+  const double wall = Ns(CLOCK_MONOTONIC), cpu = Ns(CLOCK_THREAD_CPUTIME_ID);
+  if (init(0) != CUDA_SUCCESS) Die("cuInit");
+  const double cpu_ns = Ns(CLOCK_THREAD_CPUTIME_ID) - cpu, wall_ns = Ns(CLOCK_MONOTONIC) - wall;
+  printf("%.0f %.0f\n", cpu_ns, wall_ns);
+}
+
+double OnThreads(unsigned count, Make make) {
+  const CUcontext context = Begin();
+  const Cuda cuda;
+  std::vector<double> figures(count);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  for (double& figure : figures) {
+    threads.emplace_back([&cuda, &figure, context, make] {
+      CUstream stream = nullptr;
+      if (cuda.set_current(context) != CUDA_SUCCESS || cuda.create_stream(&stream, 0) != CUDA_SUCCESS) Die("a thread");
+      const Work work = make(cuda, stream);
+      figure = PerCall(work.calls, work.many);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return Median(figures);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: per_call LIBCUDA launch|alloc_10|alloc_50000|info|look_up|launch_synchronise\n");
+  if (argc != 3 && argc != 4) {
+    fprintf(stderr, "usage: per_call LIBCUDA init, or per_call LIBCUDA SERIES [THREADS|calls]; series:");
+    for (const auto& [name, make] : Series()) fprintf(stderr, " %s", name.c_str());
+    fprintf(stderr, "\n");
     return 2;
+  }
+  const std::string series = argv[2], how = argc == 4 ? argv[3] : "1";
+  const auto found = Series().find(series);
+  if (found == Series().end() && series != "init") {
+    fprintf(stderr, "per_call: there is no series %s\n", argv[2]);
+    return 2;
+  }
+  pid_t traced = 0;
+  if (how == "calls") {  // forked before anything is opened: the program that is traced is a fresh one
+    traced = fork();
+    if (traced > 0) {
+      printf("%ld\n", CountCalls(traced));
+      return 0;
+    }
   }
   library = dlopen(argv[1], RTLD_NOW);
   if (library == nullptr) {
     fprintf(stderr, "per_call: %s\n", dlerror());
     return 1;
   }
-  if (Find<CUresult(unsigned)>("cuInit", 2000)(0) != CUDA_SUCCESS) Die("cuInit");
-  CUcontext context;
-  if (Find<CUresult(CUcontext*, unsigned, CUdevice)>("cuCtxCreate", 3020)(&context, 0, 0) != CUDA_SUCCESS) {
-    Die("cuCtxCreate");
+  if (series == "init") {
+    Init();
+    return 0;
   }
-  auto* alloc = Find<CUresult(CUdeviceptr*, size_t)>("cuMemAlloc", 3020);
-  auto* release = Find<CUresult(CUdeviceptr)>("cuMemFree", 3020);
-  auto* info = Find<CUresult(size_t*, size_t*)>("cuMemGetInfo", 3020);
-  auto* launch = Find<std::remove_pointer_t<decltype(&cuLaunchKernel)>>("cuLaunchKernel", 4000);
-  auto* synchronise = Find<CUresult(CUstream)>("cuStreamSynchronize", 2000);
-  auto* ask = reinterpret_cast<decltype(&cuGetProcAddress_v2)>(dlsym(library, "cuGetProcAddress_v2"));
-
-  const char* series = argv[2];
-  const auto f = reinterpret_cast<CUfunction>(&context);
-  const auto one_launch = [&] {
-    if (launch(f, 100, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr) != CUDA_SUCCESS) Die("cuLaunchKernel");
-  };
-  double ns = 0;
-  if (strcmp(series, "launch") == 0) {
-    ns = PerCall(200'000, [&](int n) {
-      for (int i = 0; i < n; ++i) one_launch();
-    });
-  } else if (strcmp(series, "launch_synchronise") == 0) {
-    ns = PerCall(50'000, [&](int n) {
-      for (int i = 0; i < n; ++i) {
-        one_launch();
-        if (synchronise(nullptr) != CUDA_SUCCESS) Die("cuStreamSynchronize");
-      }
-    });
-  } else if (strncmp(series, "alloc_", 6) == 0) {
-    std::vector<CUdeviceptr> live(static_cast<size_t>(atoi(series + 6)));
-    for (CUdeviceptr& p : live) {
-      if (alloc(&p, 64 << 10) != CUDA_SUCCESS) Die("cuMemAlloc");
-    }
-    ns = PerCall(100'000, [&](int n) {
-      for (int i = 0; i < n; ++i) {
-        CUdeviceptr p;
-        if (alloc(&p, 64 << 10) != CUDA_SUCCESS || release(p) != CUDA_SUCCESS) Die("cuMemAlloc");
-      }
-    });
-  } else if (strcmp(series, "info") == 0) {
-    ns = PerCall(200'000, [&](int n) {
-      size_t free, total;
-      for (int i = 0; i < n; ++i) info(&free, &total);
-    });
-  } else if (strcmp(series, "look_up") == 0) {
-    ns = PerCall(100'000, [&](int n) {
-      void* found;
-      CUdriverProcAddressQueryResult status;
-      for (int i = 0; i < n; ++i) ask("cuMemAlloc", &found, 12000, 0, &status);
-    });
-  } else {
-    Die(series);
+  if (how == "calls") {
+    Begin();
+    const Cuda cuda;
+    Traced(found->second(cuda, nullptr));
   }
-  printf("%.2f\n", ns);
+  const int threads = atoi(how.c_str());
+  if (threads > 1) {
+    printf("%.2f\n", OnThreads(static_cast<unsigned>(threads), found->second));
+    return 0;
+  }
+  Begin();
+  const Cuda cuda;
+  const Work work = found->second(cuda, nullptr);
+  printf("%.2f\n", PerCall(work.calls, work.many));
   return 0;
 }

@@ -49,25 +49,34 @@ def entry(function, wrapper):
             f"offsetof(DriverTable, {function.symbol}), {wrapper}}},")
 
 
+def unnamed(function):
+    return ", ".join(f"{p.type} {p.array}".rstrip() for p in function.parameters) or "void"
+
+
 def wrappers(data_dir, wrapped):
     out = ["// Generated from wrapped.txt; do not edit.", "#include <cstddef>", '#include "interceptor/hooks.h"',
-           '#include "interceptor/proc_address.h"', "", 'extern "C" {']
+           '#include "interceptor/launch_entry.h"', '#include "interceptor/proc_address.h"', "", 'extern "C" {']
     entries = []
-    for function, hook in load(data_dir, wrapped):
+    for index, (function, hook) in enumerate(load(data_dir, wrapped)):
         name = "nullptr"
         if hook != "use":
             arguments = "".join(f", {p.name}" for p in function.parameters)
             if hook.startswith("Launch"):  # straight to the driver with all registers untouched, or to a function of the same shape
                 name = f"Gated_{function.symbol}"
                 out += [f"METE_EXPORT CUresult {function.symbol}({function.declaration()});",
-                        f"static __attribute__((noinline)) CUresult {name}({function.declaration()}) {{",
+                        f'extern "C" __attribute__((noinline, used, visibility("hidden"))) CUresult {name}({function.declaration()}) {{',
                         f"  auto* const real = mete::interceptor::driver.{function.symbol};",
-                        "  if (real == nullptr) return mete::interceptor::MissingFunction();",
+                        "  if (real == nullptr) [[unlikely]] return mete::interceptor::MissingFunction();",
                         f"  return mete::interceptor::{hook}(real{arguments});", "}",
+                        "#if METE_LAUNCH_ENTRY_IN_ASSEMBLY",
+                        f"static_assert(offsetof(mete::interceptor::DriverTable, {function.symbol}) == {8 * index});",
+                        f"__attribute__((naked)) CUresult {function.symbol}({unnamed(function)}) {{",
+                        f"  METE_LAUNCH_ENTRY({name}, {8 * index});", "}",
+                        "#else",
                         f"CUresult {function.symbol}({function.declaration()}) {{",
                         f"  auto* const real = mete::interceptor::driver.{function.symbol};",
                         f"  if (real != nullptr && mete::interceptor::Straight()) [[likely]] return real({arguments[2:]});",
-                        f"  return {name}({arguments[2:]});", "}"]
+                        f"  return {name}({arguments[2:]});", "}", "#endif"]
                 entries.append(entry(function, f"reinterpret_cast<void*>(&::{function.symbol})"))
                 continue
             out += [f"METE_EXPORT CUresult {function.symbol}({function.declaration()}) {{",

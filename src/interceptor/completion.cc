@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kOpenAtMostNs = 100'000;  // a batch that does not fill is closed then
 constexpr uint64_t kSoonestNs = 50'000;      // between two looks
 constexpr uint64_t kLatestNs = 2'000'000;
+constexpr uint64_t kUnaskedNs = 200'000;  // after its predicted end, while its thread is launching
 constexpr uint64_t kLingerNs = 5'000'000, kLingerStepNs = 200'000;
 constexpr uint64_t kIdleNs = 1'000'000'000;  // asleep: the broker is looked after this often
 
@@ -103,12 +104,23 @@ void Tracker::StartTimeline(Track& track) {
   }
 }
 
+// When the helper is to ask for a look: a batch stands open for too long, or work is long over that nobody asked for.
+void Tracker::SetOverdue(Track& track) {
+  uint64_t at = track.open ? track.current.began + kOpenAtMostNs : Track::kNothingIsDue;
+  if (!track.pending.empty()) {
+    const Batch& first = track.pending.front();
+    at = std::min(at, std::max(first.began, track.last_done) + first.cost + kUnaskedNs);
+  }
+  track.overdue_ns.store(at, std::memory_order_relaxed);
+}
+
 void Tracker::Close(Process& p, Track& track) {
-  track.open = false;
+  track.Shut();
   CUevent event = SpareEvent(track);
   if (event != nullptr && Record(track, event) == CUDA_SUCCESS) {
     track.current.event = event;
     track.pending.push_back(track.current);
+    SetOverdue(track);
     return;
   }
   // A context that cannot record any more has failed, and runs nothing.
@@ -140,6 +152,7 @@ void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t notic
     Finish(p, batch, done);
     ++track.finished;
   }
+  SetOverdue(track);
   track.busy.store(track.open || !track.pending.empty(), std::memory_order_relaxed);
 }
 
@@ -158,10 +171,10 @@ Tracker::Mark Tracker::Before(Process& p, CUstream stream, bool per_thread) {
   if (track == nullptr || !track->busy.load(std::memory_order_relaxed)) return mark;
   std::lock_guard lock(track->mutex);
   mark.track = track;
-  mark.last_id = track->last_id;
+  mark.last_id = track->last_id.load(std::memory_order_relaxed);
   if (track->open) {
     mark.open_id = track->current.id;
-    mark.open_launches = track->current.launches;
+    mark.open_launches = track->OpenLaunches();
   }
   return mark;
 }
@@ -171,8 +184,8 @@ void Tracker::After(Process& p, const Mark& mark, CUresult result) {
   Track& track = *mark.track;
   std::lock_guard lock(track.mutex);
   // The open batch is complete if nothing was added to it since.
-  if (track.open && track.current.id == mark.open_id && track.current.launches == mark.open_launches) {
-    track.open = false;
+  if (track.open && track.current.id == mark.open_id && track.OpenLaunches() == mark.open_launches) {
+    track.Shut();
     track.pending.push_back(track.current);
   }
   size_t complete = 0;
@@ -200,7 +213,8 @@ unsigned Tracker::BeforeContext(Process& p, CUcontext context, Mark marks[kMaxMa
     std::lock_guard lock(track->mutex);
     if (track->context != context) continue;
     Mark& mark = marks[count++];
-    mark = {track, track->last_id, track->open ? track->current.id : 0, track->open ? track->current.launches : 0};
+    mark = {track, track->last_id.load(std::memory_order_relaxed), track->open ? track->current.id : 0,
+            track->OpenLaunches()};
   }
   return count;
 }
@@ -212,8 +226,7 @@ void Tracker::BeforeEvent(Process& p) {
   for (Track* track : list_) {
     if (!track->busy.load(std::memory_order_relaxed)) continue;
     std::unique_lock lock(track->mutex, std::try_to_lock);
-    if (lock.owns_lock() && track->context == place.context && track->open && track->current.launches != 0 &&
-        !track->per_thread) {
+    if (lock.owns_lock() && track->context == place.context && track->OpenLaunches() != 0 && !track->per_thread) {
       Close(p, *track);
     }
   }
@@ -236,22 +249,20 @@ void Tracker::Forget(Track& track) {
   std::erase(list_, &track);
   spare_.push_back(&track);
   epoch_.fetch_add(1, std::memory_order_acq_rel);
+  LanesChanged();
 }
 
 void Tracker::StreamGoing(Process& p, CUstream stream) {
   if (!Used() || IsLegacyStream(stream) || IsPerThreadStream(stream, false)) return;
   std::lock_guard list_lock(list_mutex_);
-  for (Track* track : list_) {
-    std::lock_guard lock(track->mutex);
-    if (track->stream != stream || track->retired) continue;
-    InContext current(track->context);
-    if (track->open) Close(p, *track);
-    track->retired = true;  // the helper takes it off the list when its events have come
-    Track* present;
-    by_key_.Take(track->key, &present);
-    epoch_.fetch_add(1, std::memory_order_acq_rel);
-    return;
-  }
+  Track* track = nullptr;
+  if (!by_key_.Take(reinterpret_cast<uint64_t>(stream), &track)) return;
+  std::lock_guard lock(track->mutex);
+  InContext current(track->context);
+  if (track->open) Close(p, *track);
+  track->retired = true;  // the helper takes it off the list when its events have come
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
+  LanesChanged();
 }
 
 void Tracker::ContextGoing(CUcontext context) {
@@ -265,8 +276,10 @@ void Tracker::ContextGoing(CUcontext context) {
         ++i;
         continue;
       }
-      if (track->open) track->pending.push_back(track->current);
-      track->open = false;
+      if (track->open) {
+        track->Shut();
+        track->pending.push_back(track->current);
+      }
       for (const Batch& batch : track->pending) leaving_.push_back({context, batch});
       track->pending.clear();
       track->events.clear();  // they go with the context
@@ -297,41 +310,55 @@ uint64_t Tracker::LookAfter(Process& p) {
     }
   }
   uint64_t next = UINT64_MAX;
-  for (Track* track : round_list_) {
-    std::unique_lock lock(track->mutex, std::try_to_lock);
-    if (!lock.owns_lock()) {  // a launch is going on, and looks after the track itself
-      next = std::min(next, Now() + kSoonestNs);
-      continue;
-    }
-    InContext current(track->context);
-    if (track->open && track->current.launches != 0 && !track->per_thread) {
-      const uint64_t due = track->current.began + kOpenAtMostNs;
-      if (Now() >= due) {
-        Close(p, *track);
-      } else {
-        next = std::min(next, due);
-      }
-    }
-    Reap(p, *track);
-    if (!track->pending.empty()) {
+  for (Track* track : round_list_) Look(p, *track, &next);
+  return next;
+}
+
+void Tracker::Look(Process& p, Track& track, uint64_t* next) {
+  if (track.mutex.Biased()) {
+    const uint64_t seen =
+        track.last_id.load(std::memory_order_relaxed) << 32 | track.launches_left.load(std::memory_order_relaxed);
+    if (seen != track.seen) {  // its thread is launching, and looks after the track itself
+      track.seen = seen;
       const uint64_t now = Now();
-      const Batch& first = track->pending.front();
-      const uint64_t expected = std::max(first.began, track->last_done) + first.cost;
-      // A cost learnt from late notices would confirm itself if nobody ever looked earlier: the first look comes an
-      // eighth before it is expected, the next ones in steps of a part of it, and wider ones once it is overdue.
-      const uint64_t early = expected - first.cost / 8;
-      const uint64_t overdue = now > expected ? now - expected : 0;
-      const uint64_t wait = early > now ? early - now : std::max(first.cost / 16, overdue / 8);
-      next = std::min(next, now + std::clamp(wait, kSoonestNs, kLatestNs));
-    } else if (track->open) {
-      next = std::min(next, Now() + kSoonestNs);
-    } else if (track->retired) {
-      lock.unlock();
-      std::lock_guard list_lock(list_mutex_);
-      Forget(*track);
+      if (now >= track.overdue_ns.load(std::memory_order_relaxed))
+        track.held.store(Track::kNudged, std::memory_order_relaxed);
+      *next = std::min(*next, now + kSoonestNs);
+      return;
     }
   }
-  return next;
+  if (!track.mutex.TryTakeOver()) {  // a launch is going on
+    *next = std::min(*next, Now() + kSoonestNs);
+    return;
+  }
+  std::unique_lock lock(track.mutex, std::adopt_lock);
+  InContext current(track.context);
+  if (track.OpenLaunches() != 0 && !track.per_thread) {
+    const uint64_t due = track.current.began + kOpenAtMostNs;
+    if (Now() >= due) {
+      Close(p, track);
+    } else {
+      *next = std::min(*next, due);
+    }
+  }
+  Reap(p, track);
+  if (!track.pending.empty()) {
+    const uint64_t now = Now();
+    const Batch& first = track.pending.front();
+    const uint64_t expected = std::max(first.began, track.last_done) + first.cost;
+    // A cost learnt from late notices would confirm itself if nobody ever looked earlier: the first look comes an
+    // eighth before it is expected, the next ones in steps of a part of it, and wider ones once it is overdue.
+    const uint64_t early = expected - first.cost / 8;
+    const uint64_t overdue = now > expected ? now - expected : 0;
+    const uint64_t wait = early > now ? early - now : std::max(first.cost / 16, overdue / 8);
+    *next = std::min(*next, now + std::clamp(wait, kSoonestNs, kLatestNs));
+  } else if (track.open) {
+    *next = std::min(*next, Now() + kSoonestNs);
+  } else if (track.retired) {
+    lock.unlock();
+    std::lock_guard list_lock(list_mutex_);
+    Forget(track);
+  }
 }
 
 void Tracker::WakeHelper(Process& p) {

@@ -66,12 +66,20 @@ CUresult TotalMem(CUresult (*real)(Size*, CUdevice), Size* bytes, CUdevice devic
 
 // ---- contexts
 
+// A call that may leave another context current in this thread.
+template <typename... Types, typename... Arguments>
+CUresult SwitchContext(CUresult (*real)(Types...), Arguments... arguments) {
+  const CUresult result = real(arguments...);
+  ContextChanged();
+  return result;
+}
 template <typename Call>
 CUresult CreateContext(Process& p, CUdevice device, CUcontext* context, Call call) {
   uint64_t charged = 0;
   const CUresult room = p.contexts.Begin(p, device, &charged);
   if (room != CUDA_SUCCESS) return room;
   const CUresult result = call();
+  ContextChanged();
   if (result == CUDA_SUCCESS && context != nullptr) {
     p.contexts.End(p, device, *context, charged);
   } else {
@@ -97,7 +105,7 @@ CUresult ContextCreate(CUresult (*real)(CUcontext*, Types...), CUcontext* contex
 }
 inline CUresult ContextDestroy(CUresult (*real)(CUcontext), CUcontext context) {
   METE_READY(p);
-  return p->contexts.Destroy(*p, context, [&] { return real(context); });
+  return p->contexts.Destroy(*p, context, [&] { return SwitchContext(real, context); });
 }
 inline CUresult ContextAttach(decltype(&::cuCtxAttach) real, CUcontext* context, unsigned int flags) {
   METE_READY(p);
@@ -107,8 +115,8 @@ inline CUresult ContextAttach(decltype(&::cuCtxAttach) real, CUcontext* context,
 }
 inline CUresult ContextDetach(decltype(&::cuCtxDetach) real, CUcontext context) {
   METE_READY(p);
-  if (!p->contexts.Detached(context)) return real(context);
-  return p->contexts.Destroy(*p, context, [&] { return real(context); });
+  if (!p->contexts.Detached(context)) return SwitchContext(real, context);
+  return p->contexts.Destroy(*p, context, [&] { return SwitchContext(real, context); });
 }
 inline CUresult PrimaryRetain(decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device) {
   METE_READY(p);

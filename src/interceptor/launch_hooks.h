@@ -8,9 +8,11 @@
 
 namespace mete::interceptor {
 
-// Whether a launch may go straight to the driver: the share has one GPU, does not count launches on it, and lives. A
-// share of several GPUs finds out in the gate which one is meant. False also before the process has attached.
+// Whether a launch may go straight to the driver: its thread never launched anything that was counted, the share has
+// one GPU, does not count launches on it, and lives. A share of several GPUs finds out in the gate which one is meant.
+// False also before the process has attached.
 inline bool Straight() {
+  if (own_record != nullptr) return false;
   const Process* p = process.load(std::memory_order_acquire);
   if (p == nullptr) return false;
   const Attachment* a = p->attachment.load(std::memory_order_acquire);
@@ -21,33 +23,97 @@ inline bool Straight() {
 }
 
 constexpr uint64_t Shape(uint64_t x, uint64_t y, uint64_t z) { return x ^ y << 24 ^ z << 44; }
+inline uint64_t CostKey(const LaunchKind& kind) {
+  return CostKey(kind.function, Shape(kind.grid_x, kind.grid_y, kind.grid_z),
+                 Shape(kind.block_x, kind.block_y, kind.block_z));
+}
+
+// The share lives, the track is this thread's, and the batch that is open has room.
+inline __attribute__((always_inline)) bool Tracker::Enter(ThreadRecord& me, const Lane& lane) {
+  if (lane.limits->ended.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return false;
+  Track& track = *lane.track;
+  if (!track.mutex.TryOwn(&me)) [[unlikely]]
+    return false;
+  if (track.Admits(lane.cost)) [[likely]]
+    return true;
+  track.mutex.LeaveOwn(me);
+  return false;
+}
+
+inline __attribute__((always_inline)) void Tracker::Leave(ThreadRecord& me, const Lane& lane, CUresult result) {
+  Track& track = *lane.track;
+  if (result == CUDA_SUCCESS && track.Count(lane.key, lane.cost) == 0) [[unlikely]]
+    CloseFull(track);
+  track.mutex.LeaveOwn(me);
+}
 
 // The rest of a launch; the generated wrappers keep it out of line, so that the straight path stays a jump.
 template <typename Call>
-CUresult ThroughGate(CUstream stream, bool per_thread, uint64_t key, Call call) {
+CUresult ThroughGate(CUstream stream, bool per_thread, uint64_t key, const LaunchKind* kind, Call call) {
   METE_READY(p);
   return p->tracker.Launch(
-      *p, stream, per_thread, key, [](void* argument) { return (*static_cast<Call*>(argument))(); }, &call);
+      *p, stream, per_thread, key, kind, [](void* argument) { return (*static_cast<Call*>(argument))(); }, &call);
 }
-template <bool kPerThread, typename... More>
-CUresult LaunchKernel(CUresult (*real)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                       CUstream, void**, More...),
-                      CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                      unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters,
-                      More... more) {
-  const uint64_t key = CostKey(function, Shape(grid_x, grid_y, grid_z), Shape(block_x, block_y, block_z));
-  return ThroughGate(stream, kPerThread, key, [&] {
+template <typename Call>
+CUresult LookedUp(CUstream stream, bool per_thread, const LaunchKind& kind, Call call) {
+  return ThroughGate(stream, per_thread, CostKey(kind), &kind, call);
+}
+// The lane by which such a launch may go now; null: none. Not null: Leave() follows the launch.
+inline __attribute__((always_inline)) const Lane* EnterLane(ThreadRecord* me, CUstream stream, bool per_thread,
+                                                            const LaunchKind& kind) {
+  if (me == nullptr || me->generation != lane_generation.load(std::memory_order_acquire)) return nullptr;
+  const Lane& lane = me->LaneOf(kind.function);
+  if (!(lane.kind == kind) || lane.stream != stream || lane.per_thread != per_thread || lane.track == nullptr) {
+    return nullptr;
+  }
+  return Tracker::Enter(*me, lane) ? &lane : nullptr;
+}
+
+// Out of line, so that a launch by its lane needs no room for this.
+template <bool kPerThread, typename Function, typename... More>
+__attribute__((noinline)) CUresult LaunchKernelLookedUp(Function real, CUfunction function, unsigned grid_x,
+                                                        unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                                        unsigned block_y, unsigned block_z, unsigned shared,
+                                                        CUstream stream, void** parameters, More... more) {
+  return LookedUp(stream, kPerThread, {function, grid_x, grid_y, grid_z, block_x, block_y, block_z}, [&] {
     return real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, more...);
   });
+}
+template <bool kPerThread, typename... More>
+inline __attribute__((always_inline)) CUresult LaunchKernel(CUresult (*real)(CUfunction, unsigned, unsigned, unsigned,
+                                                                             unsigned, unsigned, unsigned, unsigned,
+                                                                             CUstream, void**, More...),
+                                                            CUfunction function, unsigned grid_x, unsigned grid_y,
+                                                            unsigned grid_z, unsigned block_x, unsigned block_y,
+                                                            unsigned block_z, unsigned shared, CUstream stream,
+                                                            void** parameters, More... more) {
+  ThreadRecord* const me = own_record;
+  const Lane* lane = EnterLane(me, stream, kPerThread, {function, grid_x, grid_y, grid_z, block_x, block_y, block_z});
+  if (lane == nullptr) [[unlikely]] {
+    return LaunchKernelLookedUp<kPerThread>(real, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                                            stream, parameters, more...);
+  }
+  const CUresult result =
+      real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, more...);
+  Tracker::Leave(*me, *lane, result);
+  return result;
 }
 
 template <bool kPerThread>
 CUresult LaunchKernelEx(decltype(&::cuLaunchKernelEx) real, const CUlaunchConfig* config, CUfunction function,
                         void** parameters, void** extra) {
   if (config == nullptr) return real(config, function, parameters, extra);
-  const uint64_t key = CostKey(function, Shape(config->gridDimX, config->gridDimY, config->gridDimZ),
-                               Shape(config->blockDimX, config->blockDimY, config->blockDimZ));
-  return ThroughGate(config->hStream, kPerThread, key, [&] { return real(config, function, parameters, extra); });
+  const LaunchKind kind{function,          config->gridDimX,  config->gridDimY, config->gridDimZ,
+                        config->blockDimX, config->blockDimY, config->blockDimZ};
+  ThreadRecord* const me = own_record;
+  const Lane* lane = EnterLane(me, config->hStream, kPerThread, kind);
+  if (lane == nullptr) {
+    return LookedUp(config->hStream, kPerThread, kind, [&] { return real(config, function, parameters, extra); });
+  }
+  const CUresult result = real(config, function, parameters, extra);
+  Tracker::Leave(*me, *lane, result);
+  return result;
 }
 
 // One launch on several GPUs at once; it waits for the GPU of the current context.
@@ -55,9 +121,9 @@ inline CUresult LaunchMulti(decltype(&::cuLaunchCooperativeKernelMultiDevice) re
                             unsigned count, unsigned flags) {
   if (launches == nullptr || count == 0) return real(launches, count, flags);
   const CUDA_LAUNCH_PARAMS& first = launches[0];
-  const uint64_t key = CostKey(first.function, Shape(first.gridDimX, first.gridDimY, first.gridDimZ),
-                               Shape(first.blockDimX, first.blockDimY, first.blockDimZ));
-  return ThroughGate(first.hStream, false, key, [&] { return real(launches, count, flags); });
+  const LaunchKind kind{first.function,  first.gridDimX,  first.gridDimY, first.gridDimZ,
+                        first.blockDimX, first.blockDimY, first.blockDimZ};
+  return ThroughGate(first.hStream, false, CostKey(kind), nullptr, [&] { return real(launches, count, flags); });
 }
 
 // cuLaunch and cuLaunchGrid: on the legacy default stream; the block's shape is the function's state.
@@ -65,12 +131,13 @@ template <typename... Grid>
 CUresult LaunchOld(CUresult (*real)(CUfunction, Grid...), CUfunction function, Grid... grid) {
   uint64_t shape = 1;
   ((shape = shape << 24 ^ static_cast<unsigned>(grid)), ...);
-  return ThroughGate(nullptr, false, CostKey(function, shape, 0), [&] { return real(function, grid...); });
+  return ThroughGate(nullptr, false, CostKey(function, shape, 0), nullptr, [&] { return real(function, grid...); });
 }
 inline CUresult LaunchOldAsync(decltype(&::cuLaunchGridAsync) real, CUfunction function, int width, int height,
                                CUstream stream) {
   const uint64_t shape = Shape(static_cast<unsigned>(width), static_cast<unsigned>(height), 1);
-  return ThroughGate(stream, false, CostKey(function, shape, 0), [&] { return real(function, width, height, stream); });
+  return ThroughGate(stream, false, CostKey(function, shape, 0), nullptr,
+                     [&] { return real(function, width, height, stream); });
 }
 // Calls what may make a graph's memory appear, if there is room for it.
 template <typename Call>
@@ -87,7 +154,7 @@ CUresult GraphLaunch(decltype(&::cuGraphLaunch) real, CUgraphExec graph, CUstrea
   METE_READY(p);
   return WithGraphMemory(*p, graph, [&] {
     if (Straight()) return real(graph, stream);
-    return ThroughGate(stream, kPerThread, CostKey(graph, 0, 0), [&] { return real(graph, stream); });
+    return ThroughGate(stream, kPerThread, CostKey(graph, 0, 0), nullptr, [&] { return real(graph, stream); });
   });
 }
 inline CUresult UploadGraph(decltype(&::cuGraphUpload) real, CUgraphExec graph, CUstream stream) {

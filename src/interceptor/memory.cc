@@ -87,8 +87,8 @@ bool Memory::End(const Ticket& ticket, uint64_t address, const Block& block) {
 }
 
 bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
-  const uint64_t granule = address / kGranule;
-  Shard& shard = ShardOf(granule);
+  const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
+  Shard& shard = ShardOf(hash);
   uint32_t first = 0;
   *charged = 0;
   {
@@ -97,20 +97,21 @@ bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
     Block* cell = shard.blocks.Put(address, HashOf(address), &fresh);
     if (cell == nullptr) return false;
     *cell = block;
-    if (block.kind == Block::kSmall) first = Enter(shard, granule);
+    if (block.kind == Block::kSmall) first = Enter(shard, granule, hash);
   }
   if (const uint64_t second = SecondGranule(address, block)) {
-    Shard& other = ShardOf(second);
+    const uint64_t second_hash = HashOfGranule(second);
+    Shard& other = ShardOf(second_hash);
     std::lock_guard lock(other.lock);
-    first += Enter(other, second);
+    first += Enter(other, second, second_hash);
   }
   *charged = ChargeOf(block, first);
   return true;
 }
 
 bool Memory::Take(uint64_t address, Taken* taken) {
-  const uint64_t granule = address / kGranule;
-  Shard& shard = ShardOf(granule);
+  const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
+  Shard& shard = ShardOf(hash);
   uint32_t last = 0;
   {
     std::lock_guard lock(shard.lock);
@@ -118,12 +119,13 @@ bool Memory::Take(uint64_t address, Taken* taken) {
     if (found == nullptr) return false;
     taken->block = *found;
     shard.blocks.Erase(found);
-    if (taken->block.kind == Block::kSmall) last = Leave(shard, granule);
+    if (taken->block.kind == Block::kSmall) last = Leave(shard, granule, hash);
   }
   if (const uint64_t second = SecondGranule(address, taken->block)) {
-    Shard& other = ShardOf(second);
+    const uint64_t second_hash = HashOfGranule(second);
+    Shard& other = ShardOf(second_hash);
     std::lock_guard lock(other.lock);
-    last += Leave(other, second);
+    last += Leave(other, second, second_hash);
   }
   taken->charged = ChargeOf(taken->block, last);
   return true;
@@ -153,11 +155,13 @@ void Memory::Forget(Process& p, CUcontext context) {
     shard.blocks.TakeAll([&](const Block& block) { return block.context == context && block.kind != Block::kPool; },
                          [&](uint64_t key, const Block& block) {
                            uint32_t last = 0;
-                           if (block.kind == Block::kSmall) last = Leave(shard, key / kGranule);
+                           if (block.kind == Block::kSmall)
+                             last = Leave(shard, key / kGranule, HashOfGranule(key / kGranule));
                            if (const uint64_t second = SecondGranule(key, block)) {
-                             Shard& other = ShardOf(second);
+                             const uint64_t second_hash = HashOfGranule(second);
+                             Shard& other = ShardOf(second_hash);
                              if (&other != &shard) other.lock.lock();
-                             last += Leave(other, second);
+                             last += Leave(other, second, second_hash);
                              if (&other != &shard) other.lock.unlock();
                            }
                            Settle(p, {block, ChargeOf(block, last)});
@@ -174,15 +178,15 @@ size_t Memory::Size() {
   return size;
 }
 
-bool Memory::Enter(Shard& shard, uint64_t granule) {
+bool Memory::Enter(Shard& shard, uint64_t granule, uint64_t hash) {
   bool fresh = true;
-  uint32_t* blocks = shard.granules.Put(granule + 1, HashOf(granule + 1), &fresh);
+  uint32_t* blocks = shard.granules.Put(granule + 1, hash, &fresh);
   if (blocks != nullptr) ++*blocks;
   return fresh;  // not remembered: charged for good rather than too little
 }
 
-bool Memory::Leave(Shard& shard, uint64_t granule) {
-  uint32_t* blocks = shard.granules.Find(granule + 1, HashOf(granule + 1));
+bool Memory::Leave(Shard& shard, uint64_t granule, uint64_t hash) {
+  uint32_t* blocks = shard.granules.Find(granule + 1, hash);
   if (blocks == nullptr || --*blocks != 0) return false;
   shard.granules.Erase(blocks);
   return true;

@@ -92,9 +92,10 @@ class Memory {
     OpenTable<Block> blocks;
     OpenTable<uint32_t> granules;  // number + 1 → small blocks in it
   };
-  Shard& ShardOf(uint64_t granule) { return shards_[HashOf(granule + 1) >> 58]; }
-  static bool Enter(Shard& shard, uint64_t granule);  // true: the first in it
-  static bool Leave(Shard& shard, uint64_t granule);  // true: the last in it
+  static uint64_t HashOfGranule(uint64_t granule) { return HashOf(granule + 1); }
+  Shard& ShardOf(uint64_t granule_hash) { return shards_[granule_hash >> 58]; }
+  static bool Enter(Shard& shard, uint64_t granule, uint64_t hash);  // true: the first in it
+  static bool Leave(Shard& shard, uint64_t granule, uint64_t hash);  // true: the last in it
   // Remembers a block; *charged: what it is charged with. False: no memory.
   bool Put(uint64_t address, const Block& block, uint64_t* charged);
   bool End(const Ticket& ticket, uint64_t address, const Block& block);

@@ -41,6 +41,8 @@ void InChild() {
   failed.store(false, std::memory_order_relaxed);
   next_attempt_ns.store(0, std::memory_order_relaxed);
   context_epoch.fetch_add(1, std::memory_order_relaxed);
+  BiasedLock::ForgetInChild();
+  LanesChanged();
   if (parents == nullptr) return;
   Attachment copy = *parents->attachment.load(std::memory_order_acquire);
   copy.connection.Close();
@@ -155,6 +157,7 @@ void KeepAttached(Process& p) {
     if (there < held) ledger::Charge(is, held - there);
   }
   p.attachment.store(fresh, std::memory_order_release);
+  LanesChanged();
   // Only this function uses these two. The old doorbell stays open: another thread may be about to ring it.
   Attachment gone = *old;
   gone.connection.Close();

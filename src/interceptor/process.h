@@ -22,17 +22,17 @@ namespace mete::interceptor {
 
 inline constexpr int kMaxDevices = 64;
 
-struct Process {
+// `attachment` is first: launch_entry.h reads it.
+struct Process {  // NOLINT(clang-analyzer-optin.performance.Padding)
   // Switched as a whole when a new broker hands out new pages; older ones stay valid.
   std::atomic<const Attachment*> attachment{nullptr};
-  // The share's index of each driver device; -1: not in the share, -2: no such device.
-  std::atomic<int8_t> gpu_of_device[kMaxDevices];
-  std::atomic<bool> devices_known{false};
-
-  Memory memory;
   Pools pools;
   Vmm vmm;
   Contexts contexts;
+  // The share's index of each driver device; -1: not in the share, -2: no such device.
+  std::atomic<int8_t> gpu_of_device[kMaxDevices];
+  std::atomic<bool> devices_known{false};
+  Memory memory;
   GraphMemory graphs;
   Tracker tracker;
 };

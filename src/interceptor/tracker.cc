@@ -9,8 +9,9 @@
 namespace mete::interceptor {
 namespace {
 
-constexpr uint64_t kBatchNs = 50'000;  // predicted cost of a batch, at most, if it is more than one launch
-constexpr uint32_t kBatchLaunches = 64;
+constexpr uint64_t kBatchNs = 100'000;  // predicted cost of a batch, at most, if it is more than one launch
+constexpr uint32_t kBatchLaunches = 256;
+constexpr uint64_t kPureEvery = 256;  // batches: one of a single kind
 
 struct RememberedTrack {
   CUcontext context;
@@ -99,45 +100,43 @@ Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bo
 }
 
 // Makes sure that a batch is open which has room for a launch of this kind. Gives the lock up while it waits.
-CUresult Tracker::Enter(Process& p, std::unique_lock<SpinLock>& lock, Track& track, const ledger::View& first_view,
-                        uint64_t key) {
-  if (track.open && key == track.unit_key && track.launches_left != 0 && track.cost_left >= track.unit_cost) {
-    return CUDA_SUCCESS;
-  }
+CUresult Tracker::Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& track, const ledger::View& first_view,
+                       uint64_t key, uint64_t* each) {
   const uint64_t cost = costs_.Predict(key);
-  track.unit_key = key;
-  track.unit_cost = cost == 0 ? ledger::kUnknownNs : cost;
-  if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) return CUDA_SUCCESS;
+  *each = cost == 0 ? ledger::kUnknownNs : cost;
+  if (cost != 0 && track.AdmitsKind(key, cost)) return CUDA_SUCCESS;
   ledger::View view = first_view;
   uint64_t waiting_since = 0;
   for (;;) {
     if (track.open) Close(p, track);
     Reap(p, track);
-    const uint64_t each = cost == 0 ? ledger::kUnknownNs : cost;
-    const uint64_t fit = each >= kBatchNs || cost == 0 ? 1 : kBatchNs / each;
+    const uint64_t fit = track.per_thread || *each >= kBatchNs ? 1 : kBatchNs / *each;
     const auto launches = static_cast<uint32_t>(fit < kBatchLaunches ? fit : kBatchLaunches);
     const uint64_t now = Now();
     if (view.limits->ended.load(std::memory_order_relaxed) != 0) {
       if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
       return kShareEnded;
     }
-    const ledger::Decision decision = ledger::TryStart(view, each * launches, now);
+    const ledger::Decision decision = ledger::TryStart(view, *each * launches, now);
     if (decision.verdict == ledger::Verdict::kGo) {
       if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);
+      const uint64_t id = track.last_id.load(std::memory_order_relaxed) + 1;
+      track.last_id.store(id, std::memory_order_relaxed);
       track.current = {};
       track.current.view = view;
-      track.current.predicted = each * launches;
+      track.current.predicted = *each * launches;
       track.current.began = now;
       track.current.key = key;
-      track.current.id = ++track.last_id;
+      track.current.id = id;
       track.current.company = ledger::InFlight(*view.ledger, view.gpu) != track.pending.size() + 1;
       track.current.finished = view.ledger->gpu[view.gpu].finished.load(std::memory_order_relaxed);
       track.current.track_finished = track.finished;
-      track.unit_key = key;  // another thread may have looked in while we waited
-      track.unit_cost = each;
-      track.launches_left = launches;
-      track.cost_left = each * launches;
+      track.admitted = launches;
+      track.launches_left.store(launches, std::memory_order_relaxed);
+      track.cost_left = *each * launches;
       track.open = true;
+      track.held.store(id % kPureEvery == 0 ? Track::kPure : 0, std::memory_order_relaxed);
+      SetOverdue(track);
       track.busy.store(true, std::memory_order_seq_cst);
       WakeHelper(p);
       return CUDA_SUCCESS;
@@ -165,17 +164,16 @@ CUresult Tracker::Enter(Process& p, std::unique_lock<SpinLock>& lock, Track& tra
       view = current;
     }
     lock.lock();
-    if (track.open && cost != 0 && track.launches_left != 0 && track.cost_left >= cost) {
+    if (cost != 0 && track.AdmitsKind(key, cost)) {
       ledger::EndWait(view, waiting_since, Now());  // another thread of this stream was let in, with room for us
-      track.unit_key = key;
-      track.unit_cost = cost;
       return CUDA_SUCCESS;
     }
   }
 }
 
-CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t key, CUresult (*launch)(void*),
-                         void* argument) {
+CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t key, const LaunchKind* kind,
+                         CUresult (*launch)(void*), void* argument) {
+  const uint64_t generation = lane_generation.load(std::memory_order_acquire);  // before what may change
   Place place;
   if (!Locate(p, &place)) return kNotInShare;
   if (place.view.limits->ended.load(std::memory_order_relaxed) != 0) return kShareEnded;
@@ -183,29 +181,37 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
     return launch(argument);
   Track* track = Find(place.context, stream, per_thread, true);
   if (track == nullptr) return kOutOfMemory;
+  ThreadRecord* me = OwnRecord();
   std::unique_lock lock(track->mutex);
   if (!track->timeline.Started()) StartTimeline(*track);
-  const CUresult entered = Enter(p, lock, *track, place.view, key);
-  if (entered != CUDA_SUCCESS) return entered;
+  uint64_t cost = 0;
+  const CUresult opened = Open(p, lock, *track, place.view, key, &cost);
+  if (opened != CUDA_SUCCESS) return opened;
   const CUresult result = launch(argument);
   Batch& batch = track->current;
   if (result != CUDA_SUCCESS) {
-    if (batch.launches == 0) {  // nothing went in flight
-      track->open = false;
+    if (track->OpenLaunches() == 0) {  // nothing went in flight
+      track->Shut();
       Finish(p, batch, Now());
       track->busy.store(!track->pending.empty(), std::memory_order_relaxed);
     }
     return result;
   }
-  const uint64_t counted = track->unit_cost;
-  if (batch.launches != 0 && batch.key != key) batch.key = 0;
-  if (batch.launches == 0) batch.key = key;
-  ++batch.launches;
-  batch.cost += counted;
-  --track->launches_left;
-  track->cost_left -= counted < track->cost_left ? counted : track->cost_left;
-  if (track->launches_left == 0 || track->per_thread) Close(p, *track);
+  if (kind != nullptr && me != nullptr && captures_.load(std::memory_order_relaxed) == 0) {
+    if (me->generation != generation) {
+      for (Lane& lane : me->lanes) lane = {};
+      me->generation = generation;
+    }
+    me->LaneOf(kind->function) = {*kind, stream, per_thread, place.view.limits, track, cost, key};
+  }
+  if (track->Count(key, cost) == 0) Close(p, *track);
   return result;
+}
+
+// The rest of Leave, for the launch that fills a batch.
+void Tracker::CloseFull(Track& track) {
+  Process* p = process.load(std::memory_order_acquire);
+  p->tracker.Close(*p, track);
 }
 
 }  // namespace mete::interceptor

@@ -1,14 +1,22 @@
 // Launches of this process that the share has to account for: the way in (one gate for every kind of launch), and
 // noticing that they are complete.
 //
-// Launches of a stream go in batches: one whose predicted cost is 50 µs or more alone, smaller ones up to 64 or 50 µs
-// together. The ledger sees a batch start before its first launch, and finish once it was seen to be complete. Complete
-// is seen in the program's own synchronise and query calls, or by one helper thread, started with the first launch,
-// which asks for an event recorded behind the batch; it sleeps while nothing is in flight. Captured launches do nothing
-// yet and pass; the graph is accounted for when it is launched.
+// Launches of a stream go in batches: one whose predicted cost is 100 µs or more alone, smaller ones up to 256 or 100
+// µs together. The ledger sees a batch start before its first launch, and finish once it was seen to be complete.
+// Complete is seen in the program's own synchronise and query calls, or by one helper thread, started with the first
+// launch, which asks for an event recorded behind the batch; it sleeps while nothing is in flight. Captured launches do
+// nothing yet and pass; the graph is accounted for when it is launched.
 //
-// A track's lock is held over a launch, so that a batch's event is recorded behind all of it. Waiting for the gate
-// happens without any lock. Thread-safe; ns of CLOCK_MONOTONIC.
+// A track's lock is held over a launch, so that a batch's event is recorded behind all of it. It is biased to the
+// thread that launches, and while that thread is at it the helper asks it to close and to look (kNudged) rather than
+// to take the lock away. Waiting for the gate happens without any lock.
+//
+// Most launches are like one before and find room in the open batch: they go by their thread's lane (Enter, Leave),
+// which asks nothing of the driver, the clock or the ledger. A lane holds while its thread made no call that may make
+// another context current, no stream or context went, no capture began and the pages are the same. A context made
+// current by a call that is not wrapped would be noticed when the next batch opens.
+//
+// Thread-safe; ns of CLOCK_MONOTONIC.
 #ifndef METE_INTERCEPTOR_TRACKER_H_
 #define METE_INTERCEPTOR_TRACKER_H_
 
@@ -18,10 +26,11 @@
 #include <mutex>
 #include <vector>
 
+#include "interceptor/biased_lock.h"
 #include "interceptor/cost.h"
 #include "interceptor/cuda_api.h"
 #include "interceptor/sharded_map.h"
-#include "interceptor/spin_lock.h"
+#include "interceptor/thread_record.h"
 #include "interceptor/timeline.h"
 #include "ledger/layout.h"
 
@@ -34,7 +43,7 @@ struct Batch {
   ledger::View view;
   uint64_t predicted = 0;  // as told to the ledger
   uint64_t began = 0;
-  uint64_t cost = 0;  // predicted, of what was really launched
+  uint64_t cost = 0;  // predicted, of what was really launched; known once it is shut, as `launches` is
   uint64_t key = 0;   // the cost table's; 0: several kinds
   uint64_t id = 0;    // counts up in the track
   uint32_t launches = 0;
@@ -52,7 +61,7 @@ inline bool IsPerThreadStream(CUstream stream, bool per_thread_api) {
 
 // A stream's launches.
 struct Track {
-  SpinLock mutex;
+  BiasedLock mutex;
   uint64_t key = 0;      // in the map of tracks
   bool retired = false;  // the stream is gone; what is pending is still waited for
   CUstream stream = nullptr;
@@ -60,16 +69,52 @@ struct Track {
   bool per_thread = false;        // only its own thread can record on it
   std::atomic<bool> busy{false};  // something is open or pending
   bool open = false;
-  Batch current;  // while open
-  uint32_t launches_left = 0;
+  Batch current;                           // while open
+  std::atomic<uint32_t> launches_left{0};  // 0 when none is open; read by the helper without the lock,
+  std::atomic<uint64_t> last_id{0};        // and so is this
+  uint32_t admitted = 0;                   // launches that the open batch may have in all
   uint64_t cost_left = 0;
-  uint64_t unit_key = 0, unit_cost = 0;  // the last kind launched, and its predicted cost as of the batch's beginning
-  uint64_t last_id = 0;
-  uint64_t finished = 0;   // batches
-  uint64_t last_done = 0;  // when the last batch was complete
+  // kNudged by the helper: the next launch is to close the batch and look. kPure: of one kind only, so that something
+  // is learnt where several kinds always take turns.
+  static constexpr uint8_t kNudged = 1, kPure = 2;
+  std::atomic<uint8_t> held{0};
+  std::atomic<uint64_t> overdue_ns{kNothingIsDue};  // when the helper is to do so
+  uint64_t seen = 0;                                // the helper's: of launches_left and last_id
+  uint64_t finished = 0;                            // batches
+  uint64_t last_done = 0;                           // when the last batch was complete
   Timeline timeline;
   std::deque<Batch> pending;
   std::vector<CUevent> events;  // spare ones of this context
+
+  static constexpr uint64_t kNothingIsDue = UINT64_MAX;
+
+  // With its lock: is there room for a launch of this cost in the open batch, which anything may join.
+  bool Admits(uint64_t cost) const {
+    return launches_left.load(std::memory_order_relaxed) != 0 && cost_left >= cost &&
+           held.load(std::memory_order_relaxed) == 0;
+  }
+  bool AdmitsKind(uint64_t kind, uint64_t cost) const {
+    if (launches_left.load(std::memory_order_relaxed) == 0 || cost_left < cost) return false;
+    const uint8_t why = held.load(std::memory_order_relaxed);
+    return why == 0 || (why == kPure && kind == current.key);
+  }
+  // A launch of this cost went into the open batch. How many more may.
+  uint32_t Count(uint64_t kind, uint64_t cost) {
+    if (current.key != kind) [[unlikely]]
+      current.key = OpenLaunches() == 0 ? kind : 0;
+    cost_left -= cost;
+    const uint32_t left = launches_left.load(std::memory_order_relaxed) - 1;
+    launches_left.store(left, std::memory_order_relaxed);
+    return left;
+  }
+  uint32_t OpenLaunches() const { return open ? admitted - launches_left.load(std::memory_order_relaxed) : 0; }
+  // Nothing more may join the open batch.
+  void Shut() {
+    current.launches = OpenLaunches();
+    current.cost = current.predicted - cost_left;
+    open = false;
+    launches_left.store(0, std::memory_order_relaxed);
+  }
 };
 
 class Tracker {
@@ -77,9 +122,14 @@ class Tracker {
   // False until the first tracked launch: nothing can be in flight.
   bool Used() const { return helper_state_.load(std::memory_order_relaxed) != 0; }
 
-  // Puts one launch through: waits for the gate, calls launch(argument), remembers it.
-  CUresult Launch(Process& p, CUstream stream, bool per_thread, uint64_t key, CUresult (*launch)(void*),
-                  void* argument);
+  // Puts one launch through: waits for the gate, calls launch(argument), remembers it. With `kind`, also the way in for
+  // the next one of the kind.
+  CUresult Launch(Process& p, CUstream stream, bool per_thread, uint64_t key, const LaunchKind* kind,
+                  CUresult (*launch)(void*), void* argument);
+
+  // The short way of a launch: Enter, and if it returns true the launch, then Leave with what the driver said.
+  static bool Enter(ThreadRecord& me, const Lane& lane);
+  static void Leave(ThreadRecord& me, const Lane& lane, CUresult result);
 
   // Around a call that tells whether a stream is done: what was launched before it, and what of that is complete if it
   // succeeded (or failed for good).
@@ -102,7 +152,10 @@ class Tracker {
   void StreamGoing(Process& p, CUstream stream);
   void ContextGoing(CUcontext context);             // takes its batches away from the helper
   void ContextGone(Process& p, CUcontext context);  // and finishes them
-  void CaptureBegan() { captures_.fetch_add(1, std::memory_order_relaxed); }
+  void CaptureBegan() {
+    captures_.fetch_add(1, std::memory_order_relaxed);
+    LanesChanged();
+  }
 
   // One round of the helper thread: what is due is closed and asked for. When to look again, or UINT64_MAX if nothing
   // is in flight.
@@ -113,7 +166,11 @@ class Tracker {
  private:
   Track* Find(CUcontext context, CUstream stream, bool per_thread, bool create);
   bool Capturing(CUstream stream, bool per_thread) const;
-  CUresult Enter(Process& p, std::unique_lock<SpinLock>& lock, Track& track, const ledger::View& view, uint64_t key);
+  CUresult Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& track, const ledger::View& view, uint64_t key,
+                uint64_t* cost);
+  static void CloseFull(Track& track);
+  void Look(Process& p, Track& track, uint64_t* next);
+  static void SetOverdue(Track& track);
   CUevent SpareEvent(Track& track);
   void StartTimeline(Track& track);      // with its lock and context, nothing of it in flight
   void Close(Process& p, Track& track);  // with its lock and context: records the event
@@ -124,8 +181,6 @@ class Tracker {
   void WakeHelper(Process& p);
 
   CostTable costs_;
-  std::atomic<uint32_t> captures_{0};
-  std::atomic<uint32_t> epoch_{1};  // of the threads' remembered tracks
   ShardedMap<Track*> by_key_;
   std::mutex list_mutex_;
   std::vector<Track*> list_;
@@ -133,11 +188,13 @@ class Tracker {
     CUcontext context;
     Batch batch;
   };
-  std::vector<Leaving> leaving_;           // of contexts that go; under list_mutex_
-  std::vector<Track*> spare_;              // of streams that are gone: used again, never freed; under list_mutex_
-  std::vector<Track*> round_list_;         // the helper's own
+  std::vector<Leaving> leaving_;    // of contexts that go; under list_mutex_
+  std::vector<Track*> spare_;       // of streams that are gone: used again, never freed; under list_mutex_
+  std::vector<Track*> round_list_;  // the helper's own
+  std::mutex round_;                // held while the helper uses the driver
+  std::atomic<uint32_t> captures_{0};
+  std::atomic<uint32_t> epoch_{1};         // of the threads' remembered tracks
   std::atomic<uint32_t> helper_state_{0};  // kNone, kAwake, kAsleep: a futex word
-  std::mutex round_;                       // held while the helper uses the driver
 };
 
 // Keeps the helper out of a driver that is being taken down.
