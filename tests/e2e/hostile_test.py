@@ -5,14 +5,17 @@ import json
 import mmap
 import os
 import random
+import re
 import socket
 import struct
 
-from harness import World, main, require, until
+from harness import ROOT, World, main, require, until
 
-MAGIC, VERSION, KINDS = 0x65476D65, 2, 27
+PROTOCOL = (ROOT / "emulator/engine/protocol.h").read_text()
+MAGIC, VERSION = 0x65476D65, int(re.search(r"kProtocolVersion = (\d+)", PROTOCOL)[1])
+KINDS = len(re.findall(r"^  k\w+(?: = 1)?,", PROTOCOL.split("enum class MessageType")[1].split("};")[0], re.M))
 HELLO, CREATE_CONTEXT, OPEN_STREAM, STOP = 1, 2, 11, 17
-OWNER_ONLY = (15, STOP, 18, 19, 21, 22, 26)  # of the node's own uid, as this test is: what they do is allowed
+OWNER_ONLY = (15, STOP, 18, 19, 21, 22, 26, 35)  # of the node's own uid, as this test is: what they do is allowed
 
 
 def request(kind, gpu=0, value=0, context=0, amount=0, text=b"", magic=MAGIC, version=VERSION, size=168):
