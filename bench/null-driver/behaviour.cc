@@ -227,6 +227,48 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   return CUDA_SUCCESS;
 }
 
+// Nobody closes what is exported: the memory stays for good.
+CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
+                                      unsigned long long) {
+  std::lock_guard lock(mutex);
+  auto it = handles.find(handle);
+  if (it == handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  ++it->second->outside;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
+  std::lock_guard lock(mutex);
+  auto it = blocks.upper_bound(p);
+  if (it == blocks.begin()) return CUDA_ERROR_NOT_FOUND;
+  --it;
+  if (p - it->first >= it->second.bytes) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = it->first;
+  if (size != nullptr) *size = it->second.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) { return MakeModule(module, image); }
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, CUjit_option*, void**) {
+  return MakeModule(module, image);
+}
+CUresult cuModuleUnload(CUmodule module) { return DestroyObject(module); }
+CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*,
+                           void**, unsigned int) {
+  return *library = reinterpret_cast<CUlibrary>(new int), CUDA_SUCCESS;
+}
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  return limit < 0 || limit >= CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : (*value = limits[limit], CUDA_SUCCESS);
+}
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  return limit < 0 || limit >= CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : (limits[limit] = value, CUDA_SUCCESS);
+}
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT             ? 108
+           : attribute == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR ? 2048
+                                                                             : 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* d) {
   return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(array, d->Width, d->Height, 1, d->NumChannels);
 }

@@ -3,6 +3,7 @@
 #ifndef METE_BENCH_NULL_DRIVER_STATE_H_
 #define METE_BENCH_NULL_DRIVER_STATE_H_
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -53,10 +54,12 @@ struct Block {
   int device;
   const void* owner;  // context, or pool
   bool pooled;
+  unsigned long long hidden = 0;  // of an object: its block
 };
 struct Physical {
   unsigned long long bytes;
   int device, handles, mappings;
+  int outside = 0;  // exported descriptors that somebody else holds
 };
 struct NullPool {
   int device;
@@ -66,6 +69,7 @@ struct NullPool {
 std::atomic<bool> track{false};
 std::atomic<unsigned long long> kernel_ns{0}, busy_until{0}, next_address{0x700000200000ull}, next_handle{1};
 std::atomic<unsigned long long> captured_events{0};
+size_t limits[CU_LIMIT_MAX] = {1024, 1 << 20, 8 << 20};  // stack, printf, heap
 NullPool default_pool[kDevices] = {{0}, {1}};
 std::mutex mutex;
 std::map<unsigned long long, Block> blocks;
@@ -135,8 +139,10 @@ CUresult Alloc(CUdeviceptr* p, unsigned long long bytes) {
   }
   unsigned long long at = next_address.fetch_add(extent, std::memory_order_relaxed);
   std::lock_guard lock(mutex);
-  // In its own granule, or within one: never across a boundary.
-  if (!small || at / kGranule != (at + extent - 1) / kGranule) {
+  // In its own granule, or within one: never across a boundary, and from the start of one that is empty.
+  const auto inside_of = granules.find({context->device, at / kGranule});
+  const bool empty = inside_of == granules.end() || inside_of->second == 0;
+  if (!small || empty || at / kGranule != (at + extent - 1) / kGranule) {
     at = Round(at, kGranule);
     next_address.store(at + extent, std::memory_order_relaxed);
   }
@@ -231,19 +237,36 @@ CUresult Synchronize() {
 bool IsReal(CUstream s) { return reinterpret_cast<unsigned long long>(s) > 2; }
 Stream* Of(CUstream s) { return reinterpret_cast<Stream*>(s); }
 
+// Something that lies in a block which only the driver knows.
+template <typename Handle>
+CUresult MakeObject(Handle* handle, unsigned long long bytes) {
+  Context* context = Current();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUdeviceptr at = 0;
+  if (bytes != 0) {
+    if (const CUresult result = Alloc(&at, bytes)) return result;
+  }
+  auto* object = new int;
+  *handle = reinterpret_cast<Handle>(object);
+  std::lock_guard lock(mutex);
+  objects[object] = {0, context->device, context, false, at};
+  return CUDA_SUCCESS;
+}
+
 template <typename Handle>
 CUresult MakeArray(Handle* handle, unsigned long long width, unsigned long long height, unsigned long long layers,
                    unsigned channels) {
   Context* context = Current();
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const unsigned long long bytes = Round(width * (height ? height : 1) * (layers ? layers : 1) * 4 * channels, 65536);
-  auto* object = new int;
-  *handle = reinterpret_cast<Handle>(object);
-  std::lock_guard lock(mutex);
-  if (!Take(context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  objects[object] = {bytes, context->device, context, false};
-  return CUDA_SUCCESS;
+  return MakeObject(handle, width * (height ? height : 1) * (layers ? layers : 1) * 4 * channels);
+}
+
+// A module whose text begins with the bytes of its variables, as PTX: ".visible .global .b8 name[N];" after the header.
+CUresult MakeModule(CUmodule* module, const void* image) {
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const char* bound = strchr(static_cast<const char*>(image), '[');
+  return MakeObject(module, bound == nullptr ? 0 : strtoull(bound + 1, nullptr, 10));
 }
 
 CUresult DestroyObject(const void* object) {
@@ -251,6 +274,7 @@ CUresult DestroyObject(const void* object) {
   auto it = objects.find(object);
   if (it == objects.end()) return CUDA_ERROR_INVALID_HANDLE;
   used[it->second.device] -= it->second.bytes;
+  if (auto block = blocks.find(it->second.hidden); block != blocks.end()) FreeBlock(block);
   objects.erase(it);
   return CUDA_SUCCESS;
 }
@@ -283,7 +307,7 @@ CUresult CloseContext(Context* context) {
 }
 
 void EndPhysical(Physical* physical) {
-  if (physical->handles != 0 || physical->mappings != 0) return;
+  if (physical->handles != 0 || physical->mappings != 0 || physical->outside != 0) return;
   used[physical->device] -= physical->bytes;
   delete physical;
 }

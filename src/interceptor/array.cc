@@ -1,18 +1,15 @@
 #include "interceptor/array.h"
 
+#include "interceptor/extent.h"
+
 namespace mete::interceptor {
 namespace {
 
-constexpr uint64_t kRowBytes = 512, kTileRows = 8, kPage = 64 << 10, kLargeArray = 1 << 20, kLargePage = 2 << 20;
+constexpr uint64_t kRowBytes = 512, kTileRows = 8;
 constexpr unsigned kSparse = 0x40, kDeferredMapping = 0x80;  // CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING
 
 uint64_t Round(uint64_t value, uint64_t unit) {
   return value > UINT64_MAX - unit ? UINT64_MAX : (value + unit - 1) / unit * unit;
-}
-
-uint64_t Times(uint64_t a, uint64_t b) {
-  uint64_t result;
-  return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
 }
 
 // Bytes of one texel. Block-compressed and planar formats are counted by what a texel needs at most.
@@ -84,7 +81,7 @@ uint64_t ArrayBytes(const ArrayShape& shape, unsigned levels) {
     height = height > 1 ? height / 2 : height;
     if (!layered && depth > 1) depth /= 2;
   }
-  return Round(total, total < kLargeArray ? kPage : kLargePage);
+  return total;
 }
 
 }  // namespace mete::interceptor

@@ -1,6 +1,5 @@
 // How much device memory an array takes. The driver tells only for arrays without memory of their own, so the size is
-// worked out from the shape: texels in tiles of 512 bytes by 8 rows, whole pages of 64 KiB, from 1 MiB on of 2 MiB.
-// Pure.
+// worked out from the shape: texels in tiles of 512 bytes by 8 rows. Pure.
 #ifndef METE_INTERCEPTOR_ARRAY_H_
 #define METE_INTERCEPTOR_ARRAY_H_
 

@@ -220,6 +220,12 @@ bool Connected(const Attachment& attachment) {
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
 }
 
+bool AskForAudit(const Attachment& attachment) {
+  const int fd = attachment.connection.Get();
+  const ledger::AuditRequest request{ledger::HeaderFor(MessageType::kAudit, sizeof request)};
+  return fd >= 0 && ledger::SendPacket(fd, &request, sizeof request, nullptr, 0, MSG_DONTWAIT) == 0;
+}
+
 void Ring(const Attachment& attachment) {
   const int fd = attachment.doorbell.Get();
   if (fd < 0) return;

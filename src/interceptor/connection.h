@@ -61,6 +61,9 @@ bool Reattach(const Attachment& old, Attachment* attachment, Why* why);
 // False when the broker's end of the connection is gone.
 bool Connected(const Attachment& attachment);
 
+// Asks the broker for an audit (ledger/messages.h). False: the connection is gone. A system call.
+bool AskForAudit(const Attachment& attachment);
+
 // Tells the broker to look at the ledger. A system call; only from paths that wait anyway.
 void Ring(const Attachment& attachment);
 

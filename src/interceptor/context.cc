@@ -1,5 +1,7 @@
 #include "interceptor/context.h"
 
+#include <algorithm>
+
 #include "interceptor/process.h"
 #include "ledger/account.h"
 
@@ -22,8 +24,11 @@ void Contexts::End(Process& p, CUdevice device, CUcontext context, uint64_t char
   const int gpu = GpuOfDevice(p, device);
   if (gpu < 0) return;
   ForgetContexts();  // the address may have belonged to a context elsewhere
-  std::lock_guard lock(mutex_);
-  contexts_[context] = {static_cast<uint32_t>(gpu), 1, charged};
+  {
+    std::lock_guard lock(mutex_);
+    contexts_[context] = {static_cast<uint32_t>(gpu), 1, charged};
+  }
+  p.libraries.ContextMade(p, context, static_cast<uint32_t>(gpu));
 }
 
 void Contexts::Cancel(Process& p, CUdevice device, uint64_t charged) {
@@ -64,8 +69,74 @@ void Contexts::Gone(Process& p, CUcontext context, bool destroyed) {
   if (known.charged != 0) ledger::Return(ViewOf(p, known.gpu), known.charged);
 }
 
+uint64_t* Contexts::ChargedOf(CUcontext context) {
+  if (auto found = contexts_.find(context); found != contexts_.end()) return &found->second.charged;
+  for (auto& [device, primary] : primaries_) {
+    if (primary.users != 0 && primary.context == context) return &primary.charged;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// Bytes of device memory for one of a limit's; 0: it takes none.
+uint64_t BytesPerUnit(CUlimit limit) {
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE) return 1;
+  if (limit != CU_LIMIT_STACK_SIZE) return 0;
+  CUdevice device = 0;
+  int processors = 0, threads = 0;
+  if (driver.cuCtxGetDevice == nullptr || driver.cuDeviceGetAttribute == nullptr ||
+      driver.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS ||
+      driver.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device) !=
+          CUDA_SUCCESS) {
+    return 0;
+  }
+  return static_cast<uint64_t>(processors) * static_cast<uint64_t>(threads);
+}
+
+}  // namespace
+
+CUresult Contexts::SetLimit(Process& p, decltype(&::cuCtxSetLimit) real, CUlimit limit, size_t value) {
+  Place place;
+  if (!Locate(p, &place)) return kNotInShare;
+  size_t before = 0;
+  const uint64_t unit = place.context == nullptr ? 0 : BytesPerUnit(limit);
+  if (unit == 0 || driver.cuCtxGetLimit == nullptr || driver.cuCtxGetLimit(&before, limit) != CUDA_SUCCESS) {
+    return real(limit, value);
+  }
+  uint64_t more = 0;
+  if (value > before && __builtin_mul_overflow(uint64_t{value - before}, unit, &more)) more = UINT64_MAX;
+  if (more >= kAbsurd || (more != 0 && !ReserveOrReclaim(p, place.view, more))) return kOutOfMemory;
+  const CUresult result = real(limit, value);
+  std::lock_guard lock(mutex_);
+  uint64_t* charged = ChargedOf(place.context);
+  if (result != CUDA_SUCCESS || charged == nullptr) {
+    if (more != 0) ledger::Return(place.view, more);
+    return result;
+  }
+  *charged += more;
+  // What the context came with is part of its estimate; only what was added can be given back.
+  const uint64_t estimate = place.view.limits->gpu[place.gpu].context_bytes.load(std::memory_order_relaxed);
+  if (value<before&& * charged> estimate) {
+    const uint64_t less = std::min<uint64_t>((before - value) * unit, *charged - estimate);
+    *charged -= less;
+    ledger::Return(place.view, less);
+  }
+  return result;
+}
+
 CUresult Contexts::RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context,
                                  CUdevice device) {
+  bool made = false;
+  const CUresult result = RetainPrimary(p, real, context, device, &made);
+  const int gpu = GpuOfDevice(p, device);
+  if (made && gpu >= 0) p.libraries.ContextMade(p, *context, static_cast<uint32_t>(gpu));
+  return result;
+}
+
+CUresult Contexts::RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context,
+                                 CUdevice device, bool* made) {
   std::lock_guard lock(mutex_);
   Primary& primary = primaries_[device];
   uint64_t charged = 0;
@@ -84,6 +155,8 @@ CUresult Contexts::RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetai
     ForgetContexts();
     primary.context = *context;
     primary.charged = charged;
+    primary.gpu = static_cast<uint32_t>(std::max(GpuOfDevice(p, device), 0));
+    *made = true;
   }
   return result;
 }

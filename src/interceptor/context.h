@@ -35,6 +35,20 @@ class Contexts {
   // cuCtxDetach: true when this was the last user.
   bool Detached(CUcontext context);
 
+  // What a context's limits take beyond what they took before: its heap for malloc, its buffer for printf, and the
+  // stacks of all threads that the GPU can hold at once.
+  CUresult SetLimit(Process& p, decltype(&::cuCtxSetLimit) real, CUlimit limit, size_t value);
+
+  // Calls look(context, gpu) for every context of this process. It may not call back.
+  template <typename Look>
+  void ForEach(Look look) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [context, known] : contexts_) look(context, known.gpu);
+    for (const auto& [device, primary] : primaries_) {
+      if (primary.users != 0) look(primary.context, primary.gpu);
+    }
+  }
+
   CUresult RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device);
   CUresult ReleasePrimary(Process& p, CUresult (*real)(CUdevice), CUdevice device, bool reset);
 
@@ -48,7 +62,11 @@ class Contexts {
     CUcontext context;
     uint64_t charged;
     uint32_t users;
+    uint32_t gpu;
   };
+  CUresult RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device,
+                         bool* made);
+  uint64_t* ChargedOf(CUcontext context);  // with the lock; null: not one of ours
   void Going(Process& p, CUcontext context);
   void Gone(Process& p, CUcontext context, bool destroyed);
 

@@ -19,6 +19,7 @@ bool See(Process& p, int gpu, Sight* sight) {
   const uint64_t quota = view.limits->gpu[gpu].memory_quota.load(std::memory_order_relaxed);
   if (quota == ledger::kNoQuota) return false;
   p.pools.RefreshIfLoose(p);
+  if (p.deferred.Any()) p.deferred.Settle(p);
   const uint64_t used = ledger::Used(view);
   *sight = {quota, used < quota ? quota - used : 0};
   return true;
@@ -40,6 +41,19 @@ void FreeOverQuota(uint64_t address, CUstream stream) {
   FreeUnremembered(address);
 }
 
+uint64_t BaseOf(CUdeviceptr address) {
+  CUdeviceptr base = address;
+  size_t size = 0;
+  if (driver.cuMemGetAddressRange_v2 == nullptr ||
+      driver.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS) {
+    return address;
+  }
+  return base;
+}
+
+void DestroyUnremembered(CUmodule module) {
+  if (driver.cuModuleUnload != nullptr) driver.cuModuleUnload(module);
+}
 void DestroyUnremembered(CUarray array) {
   if (driver.cuArrayDestroy != nullptr) driver.cuArrayDestroy(array);
 }

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "interceptor/array.h"
+#include "interceptor/image.h"
 #include "interceptor/proc_address.h"
 #include "interceptor/process.h"
 #include "ledger/account.h"
@@ -276,40 +277,111 @@ inline CUresult VmmImport(decltype(&::cuMemImportFromShareableHandle) real, CUme
   return p->vmm.Import(real, handle, os_handle, type);
 }
 
-// ---- arrays, external memory
+inline CUresult VmmExport(decltype(&::cuMemExportToShareableHandle) real, void* os_handle,
+                          CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                          unsigned long long flags) {
+  METE_READY(p);
+  return p->vmm.Export(*p, real, os_handle, handle, type, flags);
+}
+
+// ---- what other processes may hold
+
+// The start of the allocation that the address lies in.
+uint64_t BaseOf(CUdeviceptr address);
+
+inline CUresult IpcExport(decltype(&::cuIpcGetMemHandle) real, CUipcMemHandle* handle, CUdeviceptr address) {
+  METE_READY(p);
+  const CUresult result = real(handle, address);
+  if (result == CUDA_SUCCESS) p->memory.Export(*p, BaseOf(address));
+  return result;
+}
+inline CUresult PoolExport(decltype(&::cuMemPoolExportToShareableHandle) real, void* os_handle, CUmemoryPool pool,
+                           CUmemAllocationHandleType type, unsigned long long flags) {
+  METE_READY(p);
+  const CUresult result = real(os_handle, pool, type, flags);
+  if (result == CUDA_SUCCESS) p->pools.Exported(*p, pool);
+  return result;
+}
+
+// ---- arrays, modules, external memory
 
 void DestroyUnremembered(CUarray array);
 void DestroyUnremembered(CUmipmappedArray array);
 void DestroyUnremembered(CUexternalMemory memory);
+void DestroyUnremembered(CUmodule module);
 
 template <typename Handle, typename Call>
-CUresult CreateSized(Handle* handle, uint64_t bytes, Call call) {
+CUresult CreateObject(Handle* handle, const Extent& extent, Call call) {
   METE_READY(p);
   Ticket ticket;
-  const CUresult room = p->memory.BeginExact(*p, bytes, &ticket);
+  const CUresult room = p->memory.BeginObject(*p, extent, &ticket);
   if (room != CUDA_SUCCESS) return room;
   const CUresult result = call();
-  if (result != CUDA_SUCCESS || handle == nullptr) {
+  if (result != CUDA_SUCCESS || handle == nullptr || *handle == nullptr) {
     p->memory.Cancel(ticket);
     return result;
   }
-  if (p->memory.EndArray(ticket, *handle, bytes)) return result;
+  if (p->memory.EndObject(ticket, Memory::KeyOf(*handle), extent)) return result;
   DestroyUnremembered(*handle);
   return kOutOfMemory;
 }
 template <typename Descriptor>
 CUresult ArrayCreate(CUresult (*real)(CUarray*, const Descriptor*), CUarray* array, const Descriptor* descriptor) {
-  const uint64_t bytes = descriptor == nullptr ? 0 : ArrayBytes(ShapeOf(*descriptor), 1);
-  return CreateSized(array, bytes, [&] { return real(array, descriptor); });
+  Extent extent;
+  if (descriptor != nullptr) extent.Add(ArrayBytes(ShapeOf(*descriptor), 1));
+  return CreateObject(array, extent, [&] { return real(array, descriptor); });
 }
 inline CUresult MipmapCreate(decltype(&::cuMipmappedArrayCreate) real, CUmipmappedArray* array,
                              const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned levels) {
-  const uint64_t bytes = descriptor == nullptr ? 0 : ArrayBytes(ShapeOf(*descriptor), levels);
-  return CreateSized(array, bytes, [&] { return real(array, descriptor, levels); });
+  Extent extent;
+  if (descriptor != nullptr) extent.Add(ArrayBytes(ShapeOf(*descriptor), levels));
+  return CreateObject(array, extent, [&] { return real(array, descriptor, levels); });
 }
 inline CUresult ExternalImport(decltype(&::cuImportExternalMemory) real, CUexternalMemory* memory,
                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* descriptor) {
-  return CreateSized(memory, descriptor == nullptr ? 0 : descriptor->size, [&] { return real(memory, descriptor); });
+  Extent extent;
+  if (descriptor != nullptr)
+    extent.large = descriptor->size < kAbsurd ? RoundUp(descriptor->size, kGranule) : UINT64_MAX;
+  return CreateObject(memory, extent, [&] { return real(memory, descriptor); });
+}
+
+// The variables of a module are allocated with it; what else it takes is found by the audit, at once if its image says
+// nothing about it.
+template <typename Call>
+CUresult ModuleLoad(CUmodule* module, const ImageSize& size, Call call) {
+  const CUresult result = CreateObject(module, size.extent, call);
+  if (result == CUDA_SUCCESS && !size.known) AskForAuditSoon();
+  return result;
+}
+template <typename... More>
+CUresult ModuleLoadData(CUresult (*real)(CUmodule*, const void*, More...), CUmodule* module, const void* image,
+                        More... more) {
+  return ModuleLoad(module, SizeOfImage(image), [&] { return real(module, image, more...); });
+}
+inline CUresult ModuleLoadFile(decltype(&::cuModuleLoad) real, CUmodule* module, const char* path) {
+  return ModuleLoad(module, SizeOfFile(path), [&] { return real(module, path); });
+}
+template <typename... More>
+CUresult LibraryLoadData(CUresult (*real)(CUlibrary*, const void*, More...), CUlibrary* library, const void* image,
+                         More... more) {
+  METE_READY(p);
+  return p->libraries.Load(*p, library, SizeOfImage(image), [&] { return real(library, image, more...); });
+}
+template <typename... More>
+CUresult LibraryLoadFile(CUresult (*real)(CUlibrary*, const char*, More...), CUlibrary* library, const char* path,
+                         More... more) {
+  METE_READY(p);
+  return p->libraries.Load(*p, library, SizeOfFile(path), [&] { return real(library, path, more...); });
+}
+inline CUresult LibraryUnload(decltype(&::cuLibraryUnload) real, CUlibrary library) {
+  METE_READY(p);
+  const CUresult result = real(library);
+  if (result == CUDA_SUCCESS) p->libraries.Unloaded(*p, library);
+  return result;
+}
+inline CUresult SetLimit(decltype(&::cuCtxSetLimit) real, CUlimit limit, size_t value) {
+  METE_READY(p);
+  return p->contexts.SetLimit(*p, real, limit, value);
 }
 template <typename Handle>
 CUresult HandleDestroy(CUresult (*real)(Handle), Handle handle) {

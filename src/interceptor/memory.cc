@@ -15,11 +15,11 @@ uint64_t SecondGranule(uint64_t address, const Block& block) {
   return last == address / kGranule ? 0 : last;
 }
 
-// `granules`: that a small block was the first in, or the last.
-uint64_t ChargeOf(const Block& block, uint32_t granules) {
+// `granules`: that a small block was the first in, or the last; that the pile grew or shrank by.
+uint64_t ChargeOf(const Block& block, uint64_t granules) {
   switch (block.kind) {
-    case Block::kLarge:
-    case Block::kArray: return block.bytes;
+    case Block::kLarge: return block.bytes;
+    case Block::kObject: return block.bytes + granules * kGranule;
     case Block::kSmall: return granules * kGranule;
     case Block::kPool: return 0;  // the pool is charged
   }
@@ -33,8 +33,14 @@ bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes) {
   if (++calls % kLookAfterEvery == 0 && HeartbeatStale(p)) KeepAttached(p);
   if (view.limits->ended.load(std::memory_order_relaxed) != 0) return false;
   if (ledger::Reserve(view, bytes)) return true;
-  const bool pools = p.pools.Refresh(p), graphs = p.graphs.Refresh(p);
-  return (pools || graphs) && ledger::Reserve(view, bytes);
+  const bool pools = p.pools.Refresh(p), graphs = p.graphs.Refresh(p), deferred = p.deferred.Settle(p);
+  if ((pools || graphs || deferred) && ledger::Reserve(view, bytes)) return true;
+  // What was given up, here or by a process that has died, may be free: the broker can find out.
+  if (!p.deferred.Any() && view.limits->leaving.load(std::memory_order_seq_cst) == 0) return false;
+  if (bytes > view.limits->gpu[view.gpu].memory_quota.load(std::memory_order_relaxed)) return false;
+  if (!Deferred::Await(p)) return false;
+  p.deferred.Settle(p);
+  return ledger::Reserve(view, bytes);
 }
 
 CUresult Memory::Reserve(Process& p, uint64_t bytes, Ticket* ticket) {
@@ -53,7 +59,9 @@ CUresult Memory::Begin(Process& p, uint64_t bytes, Ticket* ticket) {
   return Reserve(p, bytes >= kAbsurd ? bytes : RoundUp(bytes, kGranule), ticket);
 }
 
-CUresult Memory::BeginExact(Process& p, uint64_t bytes, Ticket* ticket) { return Reserve(p, bytes, ticket); }
+CUresult Memory::BeginObject(Process& p, const Extent& extent, Ticket* ticket) {
+  return Reserve(p, extent.Most(), ticket);
+}
 
 void Memory::Cancel(const Ticket& ticket) {
   if (ticket.charged) ledger::Return(ticket.view, ticket.reserved);
@@ -62,14 +70,16 @@ void Memory::Cancel(const Ticket& ticket) {
 bool Memory::EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes) {
   if (!ticket.charged || address == 0) return true;
   const bool small = bytes < kSmallBelow;
-  const Block block{small ? bytes : RoundUp(bytes, kGranule), ticket.context, nullptr, ticket.view.gpu,
-                    small ? Block::kSmall : Block::kLarge};
+  const Block block{small ? bytes : RoundUp(bytes, kGranule), ticket.context, {}, ticket.view.gpu,
+                    small ? Block::kSmall : Block::kLarge,    false};
   return End(ticket, address, block);
 }
 
-bool Memory::EndArray(const Ticket& ticket, const void* handle, uint64_t bytes) {
-  if (!ticket.charged || handle == nullptr) return true;
-  return End(ticket, KeyOf(handle), {bytes, ticket.context, nullptr, ticket.view.gpu, Block::kArray});
+bool Memory::EndObject(const Ticket& ticket, uint64_t key, const Extent& extent) {
+  if (!ticket.charged) return true;
+  Block block{extent.large, ticket.context, {}, ticket.view.gpu, Block::kObject, false};
+  block.small = extent.small;
+  return End(ticket, key, block);
 }
 
 bool Memory::EndPooled(uint64_t address, const Block& block) {
@@ -89,7 +99,7 @@ bool Memory::End(const Ticket& ticket, uint64_t address, const Block& block) {
 bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
   const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
   Shard& shard = ShardOf(hash);
-  uint32_t first = 0;
+  uint64_t first = 0;
   *charged = 0;
   {
     std::lock_guard lock(shard.lock);
@@ -99,6 +109,7 @@ bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
     *cell = block;
     if (block.kind == Block::kSmall) first = Enter(shard, granule, hash);
   }
+  if (block.kind == Block::kObject && block.small != 0) first = Pile(block.context, block.small, true);
   if (const uint64_t second = SecondGranule(address, block)) {
     const uint64_t second_hash = HashOfGranule(second);
     Shard& other = ShardOf(second_hash);
@@ -112,7 +123,7 @@ bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
 bool Memory::Take(uint64_t address, Taken* taken) {
   const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
   Shard& shard = ShardOf(hash);
-  uint32_t last = 0;
+  uint64_t last = 0;
   {
     std::lock_guard lock(shard.lock);
     Block* found = shard.blocks.Find(address, HashOf(address));
@@ -127,7 +138,10 @@ bool Memory::Take(uint64_t address, Taken* taken) {
     std::lock_guard lock(other.lock);
     last += Leave(other, second, second_hash);
   }
+  const bool object = taken->block.kind == Block::kObject;
+  if (object && taken->block.small != 0) last = Pile(taken->block.context, taken->block.small, false);
   taken->charged = ChargeOf(taken->block, last);
+  taken->deferred = taken->block.exported ? taken->charged : object ? last * kGranule : 0;
   return true;
 }
 
@@ -143,9 +157,33 @@ void Memory::Restore(Process& p, uint64_t address, const Taken& taken) {
 void Memory::Settle(Process& p, const Taken& taken) {
   if (taken.block.kind == Block::kPool) {
     p.pools.Freed(p, taken.block.pool, taken.block.bytes);
-  } else if (taken.charged != 0) {
-    ledger::Return(ViewOf(p, taken.block.gpu), taken.charged);
+    return;
   }
+  if (taken.deferred < taken.charged) ledger::Return(ViewOf(p, taken.block.gpu), taken.charged - taken.deferred);
+  p.deferred.Add(p, taken.block.gpu, taken.deferred);
+}
+
+void Memory::Export(Process& p, uint64_t address) {
+  Shard& shard = ShardOf(HashOfGranule(address / kGranule));
+  std::lock_guard lock(shard.lock);
+  Block* found = shard.blocks.Find(address, HashOf(address));
+  if (found == nullptr) return;
+  found->exported = true;
+  ledger::MarkExported(ViewOf(p, found->gpu));
+}
+
+uint64_t Memory::Pile(CUcontext context, uint64_t bytes, bool raise) {
+  const auto key = reinterpret_cast<uint64_t>(context) | 1;
+  std::lock_guard lock(piles_lock_);
+  bool fresh;
+  uint64_t* pile = piles_.Put(key, HashOf(key), &fresh);
+  if (pile == nullptr)
+    return raise ? RoundUp(bytes, kGranule) / kGranule : 0;  // no memory: too much rather than too little
+  const uint64_t before = RoundUp(*pile, kGranule) / kGranule;
+  *pile = raise ? *pile + bytes : *pile - (bytes < *pile ? bytes : *pile);
+  const uint64_t after = RoundUp(*pile, kGranule) / kGranule;
+  if (*pile == 0) piles_.Erase(pile);
+  return raise ? after - before : before - after;
 }
 
 void Memory::Forget(Process& p, CUcontext context) {
@@ -154,7 +192,8 @@ void Memory::Forget(Process& p, CUcontext context) {
     std::lock_guard lock(shard.lock);
     shard.blocks.TakeAll([&](const Block& block) { return block.context == context && block.kind != Block::kPool; },
                          [&](uint64_t key, const Block& block) {
-                           uint32_t last = 0;
+                           uint64_t last = 0;
+                           if (block.kind == Block::kObject) last = Pile(context, block.small, false);
                            if (block.kind == Block::kSmall)
                              last = Leave(shard, key / kGranule, HashOfGranule(key / kGranule));
                            if (const uint64_t second = SecondGranule(key, block)) {
@@ -164,7 +203,8 @@ void Memory::Forget(Process& p, CUcontext context) {
                              last += Leave(other, second, second_hash);
                              if (&other != &shard) other.lock.unlock();
                            }
-                           Settle(p, {block, ChargeOf(block, last)});
+                           const uint64_t charged = ChargeOf(block, last);
+                           Settle(p, {block, charged, block.exported ? charged : 0});
                          });
   }
 }

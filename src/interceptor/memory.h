@@ -6,6 +6,10 @@
 // holds, whatever its packing, as long as it packs by granules; where it does not, mete charges too much, never too
 // little.
 //
+// What has no address of its own (arrays, the variables of a module) is an Extent: whole granules, and small pieces
+// that the driver puts together somehow. The small pieces of a context are one pile, charged in whole granules; what
+// the pile gives up is deferred (deferred.h), since the pieces that stay may lie scattered.
+//
 // A free takes the record out before the driver is asked, since the address may be given to another thread at once, and
 // puts it back if the driver refuses; the charge is given back when the driver has freed.
 //
@@ -19,6 +23,7 @@
 #include <mutex>
 
 #include "interceptor/cuda_api.h"
+#include "interceptor/extent.h"
 #include "interceptor/open_table.h"
 #include "interceptor/spin_lock.h"
 #include "ledger/layout.h"
@@ -28,29 +33,29 @@ namespace mete::interceptor {
 struct Process;
 struct Pool;
 
-inline constexpr uint64_t kGranule = uint64_t{2} << 20;
-inline constexpr uint64_t kSmallBelow = uint64_t{1} << 20;  // requests below this share granules
-inline constexpr uint64_t kAbsurd = uint64_t{1} << 56;      // no GPU has this much: refused without asking
-
-constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-// Whether an allocation fits: asks the ledger, and once more after the pools' unused memory was counted again. Also
-// looks after the connection to the broker now and then.
+// Whether an allocation fits: asks the ledger, and once more after the pools' unused memory was counted again, and
+// after an audit if there is memory that only an audit can give back. Also looks after the connection to the broker now
+// and then.
 bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes);
 
 struct Block {
-  enum Kind : uint32_t { kLarge, kSmall, kPool, kArray };
-  uint64_t bytes;     // kLarge, kArray: charged; kSmall: its extent; kPool: its extent in the pool
+  enum Kind : uint8_t { kLarge, kSmall, kPool, kObject };
+  uint64_t bytes;     // kLarge: charged; kSmall: its extent; kPool: its extent in the pool; kObject: Extent::large
   CUcontext context;  // it goes with it
-  Pool* pool;         // kPool
+  union {
+    Pool* pool;      // kPool
+    uint64_t small;  // kObject: Extent::small
+  };
   uint32_t gpu;
   Kind kind;
+  bool exported;  // other processes may hold it
 };
 
 // A block whose record was taken out, and what the ledger is owed when the driver has freed it.
 struct Taken {
   Block block;
   uint64_t charged = 0;
+  uint64_t deferred = 0;  // the part of it that goes back only after an audit
 };
 
 // One allocation under way.
@@ -65,19 +70,21 @@ class Memory {
  public:
   // `bytes` as the caller asks. Not CUDA_SUCCESS: refused, do not ask the driver.
   CUresult Begin(Process& p, uint64_t bytes, Ticket* ticket);
-  // For memory that is on its own: charged exactly `bytes`.
-  CUresult BeginExact(Process& p, uint64_t bytes, Ticket* ticket);
+  CUresult BeginObject(Process& p, const Extent& extent, Ticket* ticket);
   // The driver refused.
   void Cancel(const Ticket& ticket);
   // The driver gave `address`, of `bytes` in truth. False: no memory to remember it; the caller must free it.
   bool EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes);
-  bool EndArray(const Ticket& ticket, const void* handle, uint64_t bytes);
+  bool EndObject(const Ticket& ticket, uint64_t key, const Extent& extent);
   bool EndPooled(uint64_t address, const Block& block);
 
   // Takes the record out; false: unknown to us. Then either Settle (the driver freed it) or Restore.
   bool Take(uint64_t address, Taken* taken);
   void Restore(Process& p, uint64_t address, const Taken& taken);
   void Settle(Process& p, const Taken& taken);
+
+  // Other processes may hold this block from now on.
+  void Export(Process& p, uint64_t address);
 
   // Everything that goes with a context.
   void Forget(Process& p, CUcontext context);
@@ -94,6 +101,8 @@ class Memory {
   };
   static uint64_t HashOfGranule(uint64_t granule) { return HashOf(granule + 1); }
   Shard& ShardOf(uint64_t granule_hash) { return shards_[granule_hash >> 58]; }
+  // Raises or lowers a context's pile: by how many granules it has grown or shrunk.
+  uint64_t Pile(CUcontext context, uint64_t bytes, bool raise);
   static bool Enter(Shard& shard, uint64_t granule, uint64_t hash);  // true: the first in it
   static bool Leave(Shard& shard, uint64_t granule, uint64_t hash);  // true: the last in it
   // Remembers a block; *charged: what it is charged with. False: no memory.
@@ -101,7 +110,9 @@ class Memory {
   bool End(const Ticket& ticket, uint64_t address, const Block& block);
 
   Shard shards_[64];
-  std::mutex forgetting_;  // one thread at a time holds two shards
+  SpinLock piles_lock_;
+  OpenTable<uint64_t> piles_;  // context → bytes of small pieces
+  std::mutex forgetting_;      // one thread at a time holds two shards
 };
 
 }  // namespace mete::interceptor

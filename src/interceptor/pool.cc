@@ -27,10 +27,10 @@ Pool* Pools::Find(CUmemoryPool handle, uint32_t gpu) {
     if (pool->destroyed && pool->live == 0 && pool->charged == 0) spent = pool;
   }
   if (spent != nullptr) {
-    *spent = {handle, gpu, 0, 0, false, spent->next};
+    *spent = {handle, gpu, 0, 0, false, false, spent->next};
     return spent;
   }
-  auto* pool = new (std::nothrow) Pool{handle, gpu, 0, 0, false, first_};
+  auto* pool = new (std::nothrow) Pool{handle, gpu, 0, 0, false, false, first_};
   if (pool != nullptr) first_ = pool;
   return pool;
 }
@@ -43,7 +43,8 @@ bool Pools::Settle(Process& p, Pool& pool, uint64_t ahead) {
   const uint64_t had = pool.charged + ahead;
   pool.charged = holds;
   if (holds > had) ledger::Charge(view, holds - had);
-  if (holds < had) ledger::Return(view, had - holds);
+  if (holds < had && pool.exported) p.deferred.Add(p, pool.gpu, had - holds);
+  if (holds < had && !pool.exported) ledger::Return(view, had - holds);
   return holds < had;
 }
 
@@ -131,6 +132,15 @@ void Pools::Destroyed(Process& p, CUmemoryPool handle) {
     pool->destroyed = true;  // its blocks keep their memory until they are freed
     Settle(p, *pool, 0);
     return;
+  }
+}
+
+void Pools::Exported(Process& p, CUmemoryPool handle) {
+  std::lock_guard lock(mutex_);
+  for (Pool* pool = first_; pool != nullptr; pool = pool->next) {
+    if (pool->handle != handle || pool->destroyed) continue;
+    pool->exported = true;
+    ledger::MarkExported(ViewOf(p, pool->gpu));
   }
 }
 

@@ -22,6 +22,7 @@ struct Pool {
   uint64_t charged;  // what the ledger holds for it
   uint64_t live;     // of blocks not freed
   bool destroyed;    // its handle is dead, its blocks are not
+  bool exported;     // other processes may hold its blocks
   Pool* next;
 };
 
@@ -35,6 +36,7 @@ class Pools {
 
   void Created(Process& p, CUmemoryPool handle, const CUmemPoolProps& properties);
   void Destroyed(Process& p, CUmemoryPool handle);
+  void Exported(Process& p, CUmemoryPool handle);
 
   // Reads all pools anew. True when something was given back.
   bool Refresh(Process& p);

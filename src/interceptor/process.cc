@@ -154,7 +154,11 @@ void KeepAttached(Process& p) {
     const ledger::View is{fresh->limits, fresh->ledger, gpu, fresh->slot};
     const uint64_t held = ledger::UsedBySlot(was);
     const uint64_t there = ledger::UsedBySlot(is);
-    if (there < held) ledger::Charge(is, held - there);
+    if (there < held) {
+      ledger::Charge(is, held - there);
+      const uint64_t believed = ledger::BelievedBySlot(*was.ledger, gpu, was.slot);
+      ledger::Defer(is, held - believed);
+    }
   }
   p.attachment.store(fresh, std::memory_order_release);
   LanesChanged();

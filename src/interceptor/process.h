@@ -10,8 +10,10 @@
 
 #include "interceptor/connection.h"
 #include "interceptor/context.h"
+#include "interceptor/deferred.h"
 #include "interceptor/driver.h"
 #include "interceptor/graph_memory.h"
+#include "interceptor/library.h"
 #include "interceptor/memory.h"
 #include "interceptor/pool.h"
 #include "interceptor/tracker.h"
@@ -34,6 +36,8 @@ struct Process {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::atomic<bool> devices_known{false};
   Memory memory;
   GraphMemory graphs;
+  Deferred deferred;
+  Libraries libraries;
   Tracker tracker;
 };
 

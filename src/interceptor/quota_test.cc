@@ -220,6 +220,123 @@ TENANT(Arrays) {
           [](uint64_t m) { return CU(cuDestroyExternalMemory)(reinterpret_cast<CUexternalMemory>(m)); }, 64 << 20);
 }
 
+// Returns once an audit has begun and ended: what was given up by then is given back.
+void AwaitAudit() {
+  CUdeviceptr p = 0;
+  REQUIRE(CU(cuMemAlloc_v2)(&p, kQuota) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+// Pieces that share granules are charged by what they take together, and what they leave scattered stays charged until
+// the broker has seen how much the driver still holds.
+TENANT(SmallArraysShareGranules) {
+  Begin();
+  for (const size_t width : {size_t{64}, size_t{100}, size_t{4000}, size_t{40'000}, size_t{90'000}, size_t{180'000}}) {
+    const CUDA_ARRAY_DESCRIPTOR line{width, 0, CU_AD_FORMAT_FLOAT, 1};
+    const size_t bytes = (width * 4 + 511) / 512 * 512, count = (uint64_t{40} << 20) / bytes;
+    std::vector<CUarray> arrays(count);
+    for (CUarray& array : arrays) {
+      REQUIRE(CU(cuArrayCreate_v2)(&array, &line) == CUDA_SUCCESS);
+      REQUIRE(Used() >= Truth());
+    }
+    REQUIRE(Used() - kContext < (uint64_t{40} << 20) * 3 / 2);
+    for (CUarray array : arrays) {
+      REQUIRE(CU(cuArrayDestroy)(array) == CUDA_SUCCESS);
+      REQUIRE(Used() >= Truth());
+    }
+    AwaitAudit();
+    REQUIRE(Truth() == kContext && Used() == kContext);
+  }
+}
+
+std::string ModuleOf(uint64_t bytes) {
+  return ".version 6.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 big[" + std::to_string(bytes) +
+         "];\n.visible .entry empty() { ret; }\n";
+}
+TENANT(Modules) {
+  Begin();
+  const std::string text = ModuleOf(64 << 20), none = ".version 6.0\n.target sm_70\n.visible .entry empty() { ret; }\n";
+  Exhaust([&](uint64_t* m) { return CU(cuModuleLoadData)(reinterpret_cast<CUmodule*>(m), text.c_str()); },
+          [](uint64_t m) { return CU(cuModuleUnload)(reinterpret_cast<CUmodule>(m)); }, 64 << 20);
+  Exhaust(
+      [&](uint64_t* m) {
+        return CU(cuModuleLoadDataEx)(reinterpret_cast<CUmodule*>(m), text.c_str(), 0, nullptr, nullptr);
+      },
+      [](uint64_t m) { return CU(cuModuleUnload)(reinterpret_cast<CUmodule>(m)); }, 64 << 20);
+  CUmodule module = nullptr;
+  REQUIRE(CU(cuModuleLoadData)(&module, none.c_str()) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext);
+  REQUIRE(CU(cuModuleLoadData)(&module, ModuleOf(uint64_t{1} << 60).c_str()) == CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(CU(cuModuleLoadData)(&module, nullptr) == CUDA_ERROR_INVALID_VALUE);
+}
+TENANT(LibrariesAreChargedInEveryContext) {
+  CUcontext first = Begin();
+  const std::string text = ModuleOf(64 << 20);
+  CUlibrary library = nullptr;
+  const auto load = [&] {
+    return CU(cuLibraryLoadData)(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  REQUIRE(load() == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + (64 << 20));
+  CUcontext second = nullptr;
+  REQUIRE(CU(cuCtxCreate_v2)(&second, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(Used() == 2 * (kContext + (64 << 20)));
+  REQUIRE(CU(cuCtxDestroy_v2)(second) == CUDA_SUCCESS);
+  REQUIRE(CU(cuCtxSetCurrent)(first) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + (64 << 20));
+  REQUIRE(CU(cuLibraryUnload)(library) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext);
+  size_t loaded = 0;
+  while (load() == CUDA_SUCCESS) ++loaded;
+  REQUIRE(loaded == (kQuota - kContext) >> 26);
+}
+TENANT(LimitsOfContexts) {
+  CUcontext first = Begin();
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, (size_t{8} << 20) + (size_t{1} << 30)) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + (uint64_t{1} << 30));
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, size_t{4} << 30) == CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, size_t{8} << 20) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext);
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, 0) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext);  // the estimate stays
+  // Stacks for all threads that the GPU holds at once: 108 × 2048 here.
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 1024 + 4096) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + uint64_t{108} * 2048 * 4096);
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 512 << 10) == CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, SIZE_MAX) == CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(CU(cuCtxSetLimit)(CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 128) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + uint64_t{108} * 2048 * 4096);
+  CUcontext second = nullptr;
+  REQUIRE(CU(cuCtxCreate_v2)(&second, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(CU(cuCtxDestroy_v2)(first) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext);
+}
+// Memory that others may hold stays charged until the broker has found out; memory that they cannot is back at once.
+TENANT(ExportedMemoryIsGivenBackByTheAudit) {
+  Begin();
+  CUmemAllocationProp properties = OnDevice(0);
+  CUmemGenericAllocationHandle handle = 0;
+  int descriptor = -1;
+  REQUIRE(CU(cuMemCreate)(&handle, 64 << 20, &properties, 0) == CUDA_SUCCESS);
+  REQUIRE(CU(cuMemExportToShareableHandle)(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+          CUDA_SUCCESS);
+  REQUIRE(CU(cuMemRelease)(handle) == CUDA_SUCCESS);
+  REQUIRE(Truth() == kContext + (64 << 20));
+  REQUIRE(Used() == kContext + (64 << 20));
+  AwaitAudit();
+  REQUIRE(Used() == kContext);  // this broker finds nothing
+  CUdeviceptr large = 0, small = 0;
+  CUipcMemHandle name;
+  REQUIRE(CU(cuMemAlloc_v2)(&large, 64 << 20) == CUDA_SUCCESS);
+  REQUIRE(CU(cuMemAlloc_v2)(&small, 4096) == CUDA_SUCCESS);
+  REQUIRE(CU(cuIpcGetMemHandle)(&name, large + 12345) == CUDA_SUCCESS);
+  REQUIRE(CU(cuMemFree_v2)(small) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + (64 << 20));
+  REQUIRE(CU(cuMemFree_v2)(large) == CUDA_SUCCESS);
+  REQUIRE(Used() == kContext + (64 << 20));
+  AwaitAudit();
+  REQUIRE(Used() == kContext);
+}
+
 TENANT(ContextsAreChargedAndTakeTheirMemoryWithThem) {
   CUcontext first = Begin();
   std::vector<CUcontext> contexts;
@@ -302,15 +419,15 @@ TEST_P(Quota, Holds) {
   StandIn broker(Limited());
   EXPECT_EQ(RunTenant(broker, GetParam()), 0);
 }
-INSTANTIATE_TEST_SUITE_P(All, Quota,
-                         ::testing::Values("Linear64M", "Linear2M", "LinearOdd", "LinearSmall",
-                                           "LinearFreedInStreamOrder", "LinearV1", "Managed", "PitchOfNarrowRows",
-                                           "Async", "AsyncFreedMemoryStaysCharged", "OwnPool", "VmmHandlesKept",
-                                           "VmmMappedAndReleased", "VmmEveryOrder", "VmmHostMemoryIsFree", "Arrays",
-                                           "ContextsAreChargedAndTakeTheirMemoryWithThem",
-                                           "PrimaryContextIsChargedOnce", "OtherGpusAreRefused",
-                                           "WhatTheDriverTolerates"),
-                         [](const auto& tested) { return std::string(tested.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Quota,
+    ::testing::Values("Linear64M", "Linear2M", "LinearOdd", "LinearSmall", "LinearFreedInStreamOrder", "LinearV1",
+                      "Managed", "PitchOfNarrowRows", "Async", "AsyncFreedMemoryStaysCharged", "OwnPool",
+                      "VmmHandlesKept", "VmmMappedAndReleased", "VmmEveryOrder", "VmmHostMemoryIsFree", "Arrays",
+                      "SmallArraysShareGranules", "Modules", "LibrariesAreChargedInEveryContext", "LimitsOfContexts",
+                      "ExportedMemoryIsGivenBackByTheAudit", "ContextsAreChargedAndTakeTheirMemoryWithThem",
+                      "PrimaryContextIsChargedOnce", "OtherGpusAreRefused", "WhatTheDriverTolerates"),
+    [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace mete::interceptor::testing

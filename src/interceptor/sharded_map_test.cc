@@ -10,6 +10,7 @@
 
 #include "interceptor/array.h"
 #include "interceptor/cost.h"
+#include "interceptor/extent.h"
 
 namespace mete::interceptor {
 namespace {
@@ -95,12 +96,36 @@ TEST(Cost, LearnsDownwardFasterThanUpward) {
   for (uint64_t other = 0; other < 100'000; ++other) costs->Learn(CostKey(&other, other, 2), 5);  // more than it holds
 }
 
-TEST(Array, SizesAreWholePagesOfTiles) {
+TEST(Array, SizesAreWholeTiles) {
   EXPECT_EQ(ArrayBytes({4096, 4096, 0, CU_AD_FORMAT_FLOAT, 1, 0}, 1), uint64_t{64} << 20);
-  EXPECT_EQ(ArrayBytes({1, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 1), uint64_t{64} << 10);
+  EXPECT_EQ(ArrayBytes({1, 0, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0}, 1), 512u);
   EXPECT_GT(ArrayBytes({256, 256, 256, CU_AD_FORMAT_FLOAT, 1, 0}, 9), uint64_t{64} << 20);
   EXPECT_EQ(ArrayBytes({256, 256, 256, CU_AD_FORMAT_FLOAT, 1, 0x40}, 1), 0u);  // sparse
   EXPECT_EQ(ArrayBytes({SIZE_MAX, SIZE_MAX, SIZE_MAX, CU_AD_FORMAT_FLOAT, 4, 0}, 1), UINT64_MAX);
+}
+
+TEST(Extent, PiecesAreChargedWithWhatIsLostAtAGranulesEnd) {
+  constexpr uint64_t kMost = UINT64_MAX;
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{512}, uint64_t{4000}, uint64_t{65'535}, uint64_t{65'536},
+                               uint64_t{700'000}, kSmallBelow - 1, kSmallBelow, kGranule, kGranule + 1}) {
+    // As many as a granule takes, and one more.
+    const uint64_t unit = RoundUp(bytes, 512), each = bytes < kSmallBelow ? kGranule / unit : 1;
+    Extent full, more;
+    for (uint64_t i = 0; i < each; ++i) full.Add(bytes);
+    more.Add(full);
+    more.Add(bytes);
+    const uint64_t one = bytes < kSmallBelow ? kGranule : RoundUp(bytes, kGranule);
+    EXPECT_GE(full.Most(), one) << bytes;
+    EXPECT_GT(more.Most(), one) << bytes;
+    EXPECT_LE(full.Most(), one * 2) << bytes;
+  }
+  Extent nothing;
+  nothing.Add(0);
+  EXPECT_TRUE(nothing.Empty());
+  Extent absurd;
+  absurd.Add(kMost);
+  absurd.Add(absurd);
+  EXPECT_EQ(absurd.Most(), kMost);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ CUresult Vmm::Create(Process& p, decltype(&::cuMemCreate) real, CUmemGenericAllo
   if (size >= kAbsurd) return kOutOfMemory;
   const uint64_t bytes = RoundUp(size, kGranule);
   if (!ReserveOrReclaim(p, view, bytes)) return kOutOfMemory;
-  auto* allocation = new (std::nothrow) Allocation{bytes, view.gpu, 1, 0};
+  auto* allocation = new (std::nothrow) Allocation{bytes, view.gpu, 1, 0, false};
   if (allocation == nullptr) {
     ledger::Return(view, bytes);
     return kOutOfMemory;
@@ -39,7 +39,11 @@ CUresult Vmm::Create(Process& p, decltype(&::cuMemCreate) real, CUmemGenericAllo
 
 void Vmm::EndIfUnused(Process& p, Allocation* allocation) {
   if (allocation->handles != 0 || allocation->mappings != 0) return;
-  ledger::Return(ViewOf(p, allocation->gpu), allocation->bytes);
+  if (allocation->exported) {
+    p.deferred.Add(p, allocation->gpu, allocation->bytes);
+  } else {
+    ledger::Return(ViewOf(p, allocation->gpu), allocation->bytes);
+  }
   delete allocation;
 }
 
@@ -90,6 +94,17 @@ CUresult Vmm::Retain(decltype(&::cuMemRetainAllocationHandle) real, CUmemGeneric
   if (at - start >= mapping.bytes) return result;
   ++mapping.allocation->handles;
   handles_[*handle] = mapping.allocation;
+  return result;
+}
+
+CUresult Vmm::Export(Process& p, decltype(&::cuMemExportToShareableHandle) real, void* os_handle,
+                     CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  std::lock_guard lock(mutex_);
+  const CUresult result = real(os_handle, handle, type, flags);
+  auto found = handles_.find(handle);
+  if (result != CUDA_SUCCESS || found == handles_.end()) return result;
+  found->second->exported = true;
+  ledger::MarkExported(ViewOf(p, found->second->gpu));
   return result;
 }
 

@@ -79,6 +79,20 @@ void SetOverhead(LedgerPage& ledger, uint32_t gpu, uint32_t slot, uint64_t bytes
   ledger.gpu[gpu].overhead[slot].store(bytes, std::memory_order_seq_cst);
 }
 
+void Defer(const View& view, uint64_t bytes) { internal::Raise(view.ledger->gpu[view.gpu].deferred[view.slot], bytes); }
+
+// In this order a death in between leaves too much charged.
+void ReturnDeferred(const View& view, uint64_t bytes) {
+  internal::Lower(view.ledger->gpu[view.gpu].deferred[view.slot], bytes);
+  Return(view, bytes);
+}
+
+uint64_t BelievedBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot) {
+  const GpuLedger& words = ledger.gpu[gpu];
+  return internal::SaturatingSubtract(words.memory[slot].load(std::memory_order_relaxed),
+                                      words.deferred[slot].load(std::memory_order_relaxed));
+}
+
 void MarkExported(const View& view) {
   view.ledger->gpu[view.gpu].exported[view.slot].store(1, std::memory_order_seq_cst);
 }

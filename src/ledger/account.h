@@ -38,6 +38,14 @@ uint64_t HeldBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot);
 // The broker's: what the slot's process holds beyond what it charged.
 void SetOverhead(LedgerPage& ledger, uint32_t gpu, uint32_t slot, uint64_t bytes);
 
+// Memory that the process has given up but that the driver may still hold (others have it too, or what is left lies
+// scattered) stays charged as deferred until an audit has found what of it is still there: that then is overhead, and
+// ReturnDeferred gives the rest back.
+void Defer(const View& view, uint64_t bytes);
+void ReturnDeferred(const View& view, uint64_t bytes);
+// What the slot's process charges for what it believes to hold: without what it deferred.
+uint64_t BelievedBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot);
+
 // The process made memory that others may hold when it is gone; and whether the slot's process ever did, on any GPU.
 void MarkExported(const View& view);
 bool Exported(const LedgerPage& ledger, uint32_t slot);

@@ -244,6 +244,7 @@ bool ClearSlot(LedgerPage& ledger, const LimitsPage& limits, uint32_t slot, uint
   for (uint32_t i = 0; i < gpus; ++i) {
     ledger.gpu[i].memory[slot].store(0, std::memory_order_seq_cst);
     ledger.gpu[i].overhead[slot].store(0, std::memory_order_seq_cst);
+    ledger.gpu[i].deferred[slot].store(0, std::memory_order_seq_cst);
     ledger.gpu[i].exported[slot].store(0, std::memory_order_seq_cst);
   }
   const bool drained = ClearWork(ledger, limits, slot, now_ns);

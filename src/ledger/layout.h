@@ -79,8 +79,9 @@ struct alignas(64) GpuLedger {
   std::atomic<uint64_t> waited_ns;
   std::atomic<uint64_t>
       finished;  // counts up whenever work of any slot is finished: nothing else ran between two equal values
-  alignas(64) std::atomic<uint64_t> memory[kMaxSlots];          // bytes held or reserved by the slot's process
-  alignas(64) std::atomic<uint64_t> overhead[kMaxSlots];        // written by the broker: what it holds beyond that
+  alignas(64) std::atomic<uint64_t> memory[kMaxSlots];    // bytes held or reserved by the slot's process
+  alignas(64) std::atomic<uint64_t> overhead[kMaxSlots];  // written by the broker: what it holds beyond that
+  alignas(64) std::atomic<uint64_t> deferred[kMaxSlots];  // of `memory`: given up, until an audit has seen it gone
   alignas(64) std::atomic<uint64_t> outstanding_ns[kMaxSlots];  // predicted cost of its launches in flight
   alignas(64) std::atomic<uint32_t> in_flight[kMaxSlots];       // its launches in flight
   alignas(64) std::atomic<uint32_t> waiting[kMaxSlots];         // its threads that wait for a window

@@ -100,20 +100,21 @@ TEST(Pages, LieAsDocumented) {
   EXPECT_EQ(offsetof(GpuLimits, mode), 40u);
   EXPECT_EQ(offsetof(GpuLimits, window_until_ns), 48u);
   EXPECT_EQ(offsetof(GpuLimits, window_sequence), 56u);
-  EXPECT_EQ(sizeof(LedgerPage), 607296u);
+  EXPECT_EQ(sizeof(LedgerPage), 738368u);
   EXPECT_EQ(offsetof(LedgerPage, slots_used), 16u);
   EXPECT_EQ(offsetof(LedgerPage, slots), 24u);
   EXPECT_EQ(offsetof(LedgerPage, gpu), 16448u);
-  EXPECT_EQ(sizeof(GpuLedger), 36928u);
+  EXPECT_EQ(sizeof(GpuLedger), 45120u);
   EXPECT_EQ(offsetof(GpuLedger, busy_since_ns), 8u);
   EXPECT_EQ(offsetof(GpuLedger, denials), 24u);
   EXPECT_EQ(offsetof(GpuLedger, waits), 40u);
   EXPECT_EQ(offsetof(GpuLedger, memory), 64u);
   EXPECT_EQ(offsetof(GpuLedger, overhead), 8256u);
-  EXPECT_EQ(offsetof(GpuLedger, outstanding_ns), 16448u);
-  EXPECT_EQ(offsetof(GpuLedger, in_flight), 24640u);
-  EXPECT_EQ(offsetof(GpuLedger, waiting), 28736u);
-  EXPECT_EQ(offsetof(GpuLedger, exported), 32832u);
+  EXPECT_EQ(offsetof(GpuLedger, deferred), 16448u);
+  EXPECT_EQ(offsetof(GpuLedger, outstanding_ns), 24640u);
+  EXPECT_EQ(offsetof(GpuLedger, in_flight), 32832u);
+  EXPECT_EQ(offsetof(GpuLedger, waiting), 36928u);
+  EXPECT_EQ(offsetof(GpuLedger, exported), 41024u);
 }
 
 TEST(Pages, SlotsRunOutAndComeBack) {

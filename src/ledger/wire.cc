@@ -38,7 +38,7 @@ bool CopyOut(const void* bytes, size_t size, Message* message, char (Message::*t
 
 }  // namespace
 
-int SendPacket(int socket, const void* bytes, size_t size, const int* fds, size_t fd_count) {
+int SendPacket(int socket, const void* bytes, size_t size, const int* fds, size_t fd_count, int flags) {
   if (fd_count > kMaxMessageFds) return -EINVAL;
   iovec part = {const_cast<void*>(bytes), size};
   msghdr message = {};
@@ -55,7 +55,7 @@ int SendPacket(int socket, const void* bytes, size_t size, const int* fds, size_
     memcpy(CMSG_DATA(header), fds, sizeof(int) * fd_count);
   }
   for (;;) {
-    const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+    const ssize_t sent = sendmsg(socket, &message, flags | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent) == size ? 0 : -EMSGSIZE;
     if (errno != EINTR) return -errno;
   }

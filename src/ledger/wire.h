@@ -13,8 +13,9 @@ namespace mete::ledger {
 
 inline constexpr size_t kMaxMessageFds = 4;
 
-// Sends one packet with up to kMaxMessageFds descriptors. 0 or -errno (never SIGPIPE). Retries on EINTR.
-int SendPacket(int socket, const void* bytes, size_t size, const int* fds, size_t fd_count);
+// Sends one packet with up to kMaxMessageFds descriptors. 0 or -errno (never SIGPIPE). Retries on EINTR. `flags` is for
+// sendmsg (MSG_DONTWAIT).
+int SendPacket(int socket, const void* bytes, size_t size, const int* fds, size_t fd_count, int flags = 0);
 
 struct Packet {
   size_t size = 0;  // 0: the other side closed

@@ -96,7 +96,8 @@ void Broker::NoteCharges() {
     Share& share = *entry.second;
     for (size_t i = 0; i < share.watches.size(); ++i) {
       for (const auto& holder : share.tenancy->holders()) {
-        share.watches[i].slots[holder.first].charged = share.tenancy->ledger().gpu[i].memory[holder.first].load();
+        share.watches[i].slots[holder.first].charged =
+            ledger::BelievedBySlot(share.tenancy->ledger(), static_cast<uint32_t>(i), holder.first);
       }
     }
   }
@@ -115,7 +116,7 @@ void Broker::HoldAgainstLedgers() {
           if (process.pid == holder.process.pid) held += process.used.count;
         }
         SlotWatch& watch = share.watches[i].slots[slot];
-        const uint64_t charged = share.tenancy->ledger().gpu[i].memory[slot].load();
+        const uint64_t charged = ledger::BelievedBySlot(share.tenancy->ledger(), static_cast<uint32_t>(i), slot);
         ledger::SetOverhead(share.tenancy->ledger(), static_cast<uint32_t>(i), slot,
                             watch.overhead.Next(held, std::max(charged, watch.charged)));
       }

@@ -6,7 +6,7 @@ from harness import World, main, require, until
 
 QUOTA = 4 << 30
 GRANULE = 2 << 20
-APIS = ("alloc", "pitch", "managed", "async", "async-ptsz", "pool", "vmm", "array", "array3d", "mipmap", "graph", "capture")
+APIS = ("alloc", "pitch", "managed", "async", "async-ptsz", "pool", "vmm", "export", "module", "library", "array", "small-arrays", "array3d", "mipmap", "graph", "capture")
 
 
 def every_allocating_call_stops_at_the_quota():

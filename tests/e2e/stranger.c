@@ -2,7 +2,8 @@
    through one API until the driver refuses, halving the size down to one granule (2 MiB), and prints what it got.
 
    stranger API dlsym|proc-address [HOLD_SECONDS]
-   API: alloc pitch managed async async-ptsz pool vmm array array3d mipmap graph capture fragments
+   API: alloc pitch managed async async-ptsz pool vmm export module library array small-arrays array3d mipmap graph
+        capture fragments
 
    Prints one JSON line: bytes asked for and got, the refusing call's error, and what cuMemGetInfo says. Exit 0 when an
    allocation was refused, 3 when none ever was, 4 when the driver could not be used. */
@@ -108,11 +109,51 @@ static result allocate(size_t bytes) {
     if ((r = reserve(&p, bytes, 0, 0, 0)) || (r = map(p, bytes, 0, handle, 0)) || (r = set_access(p, bytes, &access, 1))) return 1000 + r;
     return (r = release(handle)) ? 1000 + r : 0;
   }
+  if (!strcmp(api, "export")) {
+    /* create, export, release, close: the memory lives in what was imported from the descriptor */
+    struct allocation_property property = {.type = PINNED, .handle_types = 1, .location = {LOCATION_DEVICE, 0}};
+    result (*create)(uint64_t*, size_t, const struct allocation_property*, uint64_t) = find("cuMemCreate", "cuMemCreate", 0);
+    result (*export)(void*, uint64_t, int, uint64_t) = find("cuMemExportToShareableHandle", "cuMemExportToShareableHandle", 0);
+    result (*import)(uint64_t*, void*, int) = find("cuMemImportFromShareableHandle", "cuMemImportFromShareableHandle", 0);
+    result (*release)(uint64_t) = find("cuMemRelease", "cuMemRelease", 0);
+    uint64_t handle, imported;
+    int descriptor = -1;
+    result r = create(&handle, bytes, &property, 0);
+    if (r) return r;
+    if ((r = export(&descriptor, handle, 1, 0)) || (r = import(&imported, (void*)(intptr_t)descriptor, 1)) || (r = release(handle))) return 1000 + r;
+    close(descriptor);
+    return 0;
+  }
+  if (!strcmp(api, "module") || !strcmp(api, "library")) {
+    /* a variable of a module, and one of a library that is there once its address was asked for */
+    char text[400];
+    snprintf(text, sizeof text, ".version 6.0\n.target sm_70\n.address_size 64\n.visible .global .align 8 .b8 big[%zu];\n.visible .entry empty() { ret; }\n", bytes);
+    if (api[0] == 'm') {
+      result (*load)(void**, const void*) = find("cuModuleLoadData", "cuModuleLoadData", 0);
+      void* module;
+      return load(&module, text);
+    }
+    result (*load)(void**, const void*, void*, void*, unsigned, void*, void*, unsigned) = find("cuLibraryLoadData", "cuLibraryLoadData", 0);
+    result (*global)(device_pointer*, size_t*, void*, const char*) = find("cuLibraryGetGlobal", "cuLibraryGetGlobal", 0);
+    void* made;
+    result r = load(&made, text, NULL, NULL, 0, NULL, NULL, 0);
+    if (r) return r;
+    return (r = global(&p, NULL, made, "big")) ? 1000 + r : 0;
+  }
   if (!strcmp(api, "array")) {
     struct array2d d = {row / 4, bytes / row, FORMAT_UINT32, 1};
     result (*f)(void**, const struct array2d*) = find("cuArrayCreate_v2", "cuArrayCreate", 0);
     void* array;
     return f(&array, &d);
+  }
+  if (!strcmp(api, "small-arrays")) {
+    /* many of 40 000 bytes, which share granules */
+    struct array2d d = {10000, 1, FORMAT_UINT32, 1};
+    result (*f)(void**, const struct array2d*) = find("cuArrayCreate_v2", "cuArrayCreate", 0);
+    void* array;
+    result r = 0;
+    for (size_t done = 0; done < bytes && r == 0; done += 40000) r = f(&array, &d);
+    return r;
   }
   if (!strcmp(api, "array3d") || !strcmp(api, "mipmap")) {
     struct array3d d = {row / 4, 16, bytes / row / 16, FORMAT_UINT32, 1, 0};

@@ -111,6 +111,11 @@ void StandIn::Stop() {
   connections_.clear();
 }
 
+void StandIn::Audit() {
+  limits_->audits.fetch_add(2);
+  ledger::FutexWake(limits_->audits, INT32_MAX);
+}
+
 uint64_t StandIn::Rings() const {
   uint64_t rings = 0;
   return read(doorbell_, &rings, sizeof rings) == sizeof rings ? rings : 0;
@@ -140,6 +145,11 @@ void StandIn::Answer(int connection) {
   ucred peer{};
   socklen_t size = sizeof peer;
   getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  if (ledger::TypeOf(bytes, packet.size) == static_cast<uint32_t>(ledger::MessageType::kAudit)) {
+    ++audits_asked_;
+    Audit();
+    return;
+  }
   ledger::AttachReply reply{};
   reply.header = ledger::HeaderFor(ledger::MessageType::kAttached, sizeof reply);
   ledger::AttachRequest attach;

@@ -54,6 +54,8 @@ class StandIn {
   uint32_t Attached() const { return attached_; }
   uint32_t Reattached() const { return reattached_; }
   uint64_t Rings() const;  // of the doorbell, since the last call
+  void Audit();            // says that one has begun and ended; it does so by itself when asked, and finds nothing
+  uint32_t AuditsAsked() const { return audits_asked_; }
 
  private:
   void MakePages();
@@ -66,7 +68,7 @@ class StandIn {
   ledger::LedgerPage* ledger_ = nullptr;
   int limits_fd_ = -1, ledger_fd_ = -1, doorbell_ = -1, listener_ = -1, wake_ = -1;
   uint32_t generation_ = 0, slots_given_ = 0;
-  std::atomic<uint32_t> attached_{0}, reattached_{0};
+  std::atomic<uint32_t> attached_{0}, reattached_{0}, audits_asked_{0};
   std::atomic<bool> stopping_{false};
   std::vector<int> connections_;
   std::thread thread_;
