@@ -93,8 +93,9 @@ StatusOr<Outcome> Supervise(const std::vector<std::string>& words, const std::ve
     int status = 0;
     const pid_t waited = waitpid(child, &status, WNOHANG | WUNTRACED);
     if (waited == child && WIFSTOPPED(status) && outcome.started) {
-      // Stopped as a whole: whoever started this process sees it stop as well, and its SIGCONT is passed on.
-      raise(SIGSTOP);
+      // Stopped by the terminal, as a whole: whoever started this process sees it stop as well, and its SIGCONT is
+      // passed on. A SIGSTOP was meant for the program alone, and so will its SIGCONT be.
+      if (WSTOPSIG(status) != SIGSTOP) raise(SIGSTOP);
       continue;
     }
     if (waited == child && !WIFSTOPPED(status)) {

@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace mete::cli {
@@ -18,6 +21,7 @@ const std::vector<std::string> kEnvironment = {"PATH=/usr/bin:/bin", "COLOUR=red
 pid_t InProcess(const std::vector<std::string>& words) {
   const pid_t child = fork();
   if (child == 0) {
+    setpgid(0, 0);  // a group whose leader's parent is in another: what a terminal's stop has an effect on
     const StatusOr<Outcome> outcome = Supervise(words, kEnvironment, {});
     if (!outcome.ok()) _exit(250);
     _exit(outcome->started ? outcome->exit_status : 200 + outcome->start_errno);
@@ -67,8 +71,26 @@ TEST(Supervise, PassesSignalsOn) {
   EXPECT_EQ(ExitAfter(SIGHUP, "exit 12' HUP; : '"), 12);
 }
 
+TEST(Supervise, AProgramThatIsStoppedByItselfGoesOnByItself) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t supervisor = InProcess({"sh", "-c", "echo $$ >&" + std::to_string(ready[1]) + "; kill -STOP $$; exit 5"});
+  close(ready[1]);
+  char text[16] = {};
+  ASSERT_GT(read(ready[0], text, sizeof(text) - 1), 0);
+  close(ready[0]);
+  const pid_t program = atoi(text);
+  const std::string stat = "/proc/" + std::to_string(program) + "/stat";
+  for (std::string line; line.find(") T ") == std::string::npos;) std::getline(std::ifstream(stat), line);
+  kill(program, SIGCONT);
+  int status = 0;
+  ASSERT_EQ(waitpid(supervisor, &status, WUNTRACED), supervisor);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+  if (WIFSTOPPED(status)) kill(supervisor, SIGKILL), waitpid(supervisor, nullptr, 0);
+}
+
 TEST(Supervise, StopsAndGoesOnWithTheProgram) {
-  const pid_t supervisor = InProcess({"sh", "-c", "kill -STOP $$; exit 5"});
+  const pid_t supervisor = InProcess({"sh", "-c", "kill -TSTP $$; exit 5"});
   int status = 0;
   ASSERT_EQ(waitpid(supervisor, &status, WUNTRACED), supervisor);
   ASSERT_TRUE(WIFSTOPPED(status));

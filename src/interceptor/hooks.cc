@@ -19,7 +19,6 @@ bool See(Process& p, int gpu, Sight* sight) {
   const uint64_t quota = view.limits->gpu[gpu].memory_quota.load(std::memory_order_relaxed);
   if (quota == ledger::kNoQuota) return false;
   p.pools.RefreshIfLoose(p);
-  if (p.deferred.Any()) p.deferred.Settle(p);
   const uint64_t used = ledger::Used(view);
   *sight = {quota, used < quota ? quota - used : 0};
   return true;

@@ -13,11 +13,6 @@ uint64_t KeyIn(CUlibrary library, CUcontext context) {
 
 }  // namespace
 
-void AskForAuditSoon() {
-  Process* p = process.load(std::memory_order_acquire);
-  if (p != nullptr) AskForAudit(*p->attachment.load(std::memory_order_acquire));
-}
-
 CUresult Libraries::Begin(Process& p, const Extent& extent) {
   into_.clear();
   const uint64_t bytes = extent.Most();

@@ -9,14 +9,12 @@
 #include <unordered_map>
 
 #include "interceptor/cuda_api.h"
+#include "interceptor/deferred.h"
 #include "interceptor/image.h"
 
 namespace mete::interceptor {
 
 struct Process;
-
-// For memory that only an audit can find: asks for one and does not wait.
-void AskForAuditSoon();
 
 class Libraries {
  public:

@@ -1,5 +1,6 @@
 #include "interceptor/memory.h"
 
+#include "interceptor/deferred.h"
 #include "interceptor/process.h"
 #include "ledger/account.h"
 
@@ -33,14 +34,10 @@ bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes) {
   if (++calls % kLookAfterEvery == 0 && HeartbeatStale(p)) KeepAttached(p);
   if (view.limits->ended.load(std::memory_order_relaxed) != 0) return false;
   if (ledger::Reserve(view, bytes)) return true;
-  const bool pools = p.pools.Refresh(p), graphs = p.graphs.Refresh(p), deferred = p.deferred.Settle(p);
-  if ((pools || graphs || deferred) && ledger::Reserve(view, bytes)) return true;
+  const bool pools = p.pools.Refresh(p), graphs = p.graphs.Refresh(p);
+  if ((pools || graphs) && ledger::Reserve(view, bytes)) return true;
   // What was given up, here or by a process that has died, may be free: the broker can find out.
-  if (!p.deferred.Any() && view.limits->leaving.load(std::memory_order_seq_cst) == 0) return false;
-  if (bytes > view.limits->gpu[view.gpu].memory_quota.load(std::memory_order_relaxed)) return false;
-  if (!Deferred::Await(p)) return false;
-  p.deferred.Settle(p);
-  return ledger::Reserve(view, bytes);
+  return AuditMayHelp(view, bytes) && AwaitAudit(p) && ledger::Reserve(view, bytes);
 }
 
 CUresult Memory::Reserve(Process& p, uint64_t bytes, Ticket* ticket) {
@@ -160,7 +157,7 @@ void Memory::Settle(Process& p, const Taken& taken) {
     return;
   }
   if (taken.deferred < taken.charged) ledger::Return(ViewOf(p, taken.block.gpu), taken.charged - taken.deferred);
-  p.deferred.Add(p, taken.block.gpu, taken.deferred);
+  GiveUp(p, taken.block.gpu, taken.deferred);
 }
 
 void Memory::Export(Process& p, uint64_t address) {

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "interceptor/deferred.h"
 #include "interceptor/process.h"
 #include "ledger/account.h"
 
@@ -43,7 +44,7 @@ bool Pools::Settle(Process& p, Pool& pool, uint64_t ahead) {
   const uint64_t had = pool.charged + ahead;
   pool.charged = holds;
   if (holds > had) ledger::Charge(view, holds - had);
-  if (holds < had && pool.exported) p.deferred.Add(p, pool.gpu, had - holds);
+  if (holds < had && pool.exported) GiveUp(p, pool.gpu, had - holds);
   if (holds < had && !pool.exported) ledger::Return(view, had - holds);
   return holds < had;
 }

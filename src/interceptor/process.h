@@ -10,7 +10,6 @@
 
 #include "interceptor/connection.h"
 #include "interceptor/context.h"
-#include "interceptor/deferred.h"
 #include "interceptor/driver.h"
 #include "interceptor/graph_memory.h"
 #include "interceptor/library.h"
@@ -36,7 +35,6 @@ struct Process {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::atomic<bool> devices_known{false};
   Memory memory;
   GraphMemory graphs;
-  Deferred deferred;
   Libraries libraries;
   Tracker tracker;
 };

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "interceptor/deferred.h"
 #include "interceptor/process.h"
 #include "ledger/account.h"
 
@@ -40,7 +41,7 @@ CUresult Vmm::Create(Process& p, decltype(&::cuMemCreate) real, CUmemGenericAllo
 void Vmm::EndIfUnused(Process& p, Allocation* allocation) {
   if (allocation->handles != 0 || allocation->mappings != 0) return;
   if (allocation->exported) {
-    p.deferred.Add(p, allocation->gpu, allocation->bytes);
+    GiveUp(p, allocation->gpu, allocation->bytes);
   } else {
     ledger::Return(ViewOf(p, allocation->gpu), allocation->bytes);
   }

@@ -87,6 +87,13 @@ void ReturnDeferred(const View& view, uint64_t bytes) {
   Return(view, bytes);
 }
 
+uint64_t Believed(const View& view) {
+  const uint32_t count = internal::SlotsUsed(*view.ledger);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i) sum = internal::SaturatingAdd(sum, BelievedBySlot(*view.ledger, view.gpu, i));
+  return sum;
+}
+
 uint64_t BelievedBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot) {
   const GpuLedger& words = ledger.gpu[gpu];
   return internal::SaturatingSubtract(words.memory[slot].load(std::memory_order_relaxed),

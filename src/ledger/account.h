@@ -40,9 +40,11 @@ void SetOverhead(LedgerPage& ledger, uint32_t gpu, uint32_t slot, uint64_t bytes
 
 // Memory that the process has given up but that the driver may still hold (others have it too, or what is left lies
 // scattered) stays charged as deferred until an audit has found what of it is still there: that then is overhead, and
-// ReturnDeferred gives the rest back.
+// the broker returns what had been deferred when the audit began.
 void Defer(const View& view, uint64_t bytes);
 void ReturnDeferred(const View& view, uint64_t bytes);
+// What all processes of the share believe to hold: without what was deferred, and what only the driver knows of.
+uint64_t Believed(const View& view);
 // What the slot's process charges for what it believes to hold: without what it deferred.
 uint64_t BelievedBySlot(const LedgerPage& ledger, uint32_t gpu, uint32_t slot);
 

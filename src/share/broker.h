@@ -69,7 +69,8 @@ class Broker {
   };
   struct SlotWatch {
     Overhead overhead;
-    uint64_t charged = 0;  // just before the driver was asked
+    uint64_t charged = 0;   // just before the driver was asked
+    uint64_t deferred = 0;  // when the round began
   };
   struct Watch {  // of one GPU of a share
     std::deque<Sample> samples;
@@ -162,8 +163,9 @@ class Broker {
   void FindForeigners(Gpu& gpu, const GpuReading& reading);
   void RequestRound();
   void BeginRound();
-  void EndRound();
-  void NoteCharges();
+  void EndRound(bool seen);
+  void NoteCharges(bool first);
+  void ReturnDeferred();
   void HoldAgainstLedgers();
   void PublishAudits();
   void WatchShares();

@@ -42,13 +42,12 @@ void Broker::OnReading(const Audit::Reading& reading) {
     }
     HoldAgainstLedgers();
   }
-  if (readings_left_ == 0) BeginRound();  // this reading is its first
-  if (--readings_left_ > 0 && reading.ok() && !shares_.empty()) {
-    NoteCharges();
-    audit_->Again();
-    return;
-  }
-  EndRound();
+  if (shares_.empty()) return;
+  if (readings_left_ == 0) return RequestRound();  // it was taken before the charges were noted: of no round
+  if (!reading.ok()) return EndRound(false);
+  if (--readings_left_ == 0) return EndRound(true);
+  NoteCharges(false);
+  audit_->Again();
 }
 
 // An audit is a round of readings, since one alone may show what has already passed.
@@ -58,9 +57,10 @@ void Broker::BeginRound() {
   PublishAudits();
 }
 
-void Broker::EndRound() {
+void Broker::EndRound(bool seen) {
   readings_left_ = 0;
   ++rounds_;
+  if (seen) ReturnDeferred();
   WatchShares();
   for (auto& entry : shares_) ClearLeavers(*entry.second);
   ++audits_;
@@ -75,7 +75,7 @@ void Broker::RequestRound() {
     round_wanted_ = true;
     return;
   }
-  NoteCharges();
+  NoteCharges(true);
   BeginRound();
   audit_->Again();
 }
@@ -91,13 +91,27 @@ void Broker::PublishAudits() {
 }
 
 // What slots have charged just before the driver is asked.
-void Broker::NoteCharges() {
+void Broker::NoteCharges(bool first) {
   for (auto& entry : shares_) {
     Share& share = *entry.second;
     for (size_t i = 0; i < share.watches.size(); ++i) {
       for (const auto& holder : share.tenancy->holders()) {
-        share.watches[i].slots[holder.first].charged =
-            ledger::BelievedBySlot(share.tenancy->ledger(), static_cast<uint32_t>(i), holder.first);
+        SlotWatch& watch = share.watches[i].slots[holder.first];
+        watch.charged = ledger::BelievedBySlot(share.tenancy->ledger(), static_cast<uint32_t>(i), holder.first);
+        if (first) watch.deferred = share.tenancy->ledger().gpu[i].deferred[holder.first].load();
+      }
+    }
+  }
+}
+
+// What was given up before the round began and is still there has been found, and charged to whoever holds it.
+void Broker::ReturnDeferred() {
+  for (auto& entry : shares_) {
+    Share& share = *entry.second;
+    for (size_t i = 0; i < share.watches.size(); ++i) {
+      for (auto& [slot, watch] : share.watches[i].slots) {
+        const ledger::View view{&share.tenancy->limits(), &share.tenancy->ledger(), static_cast<uint32_t>(i), slot};
+        if (watch.deferred != 0) ledger::ReturnDeferred(view, std::exchange(watch.deferred, 0));
       }
     }
   }

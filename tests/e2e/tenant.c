@@ -9,6 +9,12 @@
    tenant leave WORD          fills 2 MiB with the word, frees it; prints {"left"}
    tenant find WORD           allocates 2 MiB, counts the word in it; prints {"found"}
    tenant free                cuMemGetInfo, {"free", "total", "devices"}
+   tenant give BYTES SOCKET   memory, of which it hands a descriptor to whoever connects to the socket; prints {"pid"}, and
+                              {"given"} when that is done; a line on standard input: memory given up, {"released"}; ends
+                              with standard input
+   tenant take SOCKET         takes it over from there; prints {"error"}; then the same
+
+   TENANT_GPU chooses a GPU, TENANT_DRIVER a libcuda.so.1 by its path.
 
    Exit 0; 4 when the driver cannot be used, which is printed as {"error": N, "call": name}. */
 #include <dlfcn.h>
@@ -17,6 +23,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,7 +65,8 @@ static void* find(const char* name) {
 }
 
 static void open_library(void) {
-  library = dlopen("libcuda.so.1", RTLD_NOW);
+  const char* path = getenv("TENANT_DRIVER");
+  library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
   if (!library) {
     fprintf(stderr, "tenant: %s\n", dlerror());
     exit(4);
@@ -104,6 +113,58 @@ static void* function(const char* name) {
 }
 
 static result start(void* f) { return launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL); }
+
+struct allocation_property { /* CUmemAllocationProp */
+  int type, handle_types, location_type, location;
+  void* win32;
+  unsigned char flags[8];
+};
+
+/* Memory of one process in another's hands. */
+static int give_or_take(int give, const char* word, const char* path) {
+  result (*release)(unsigned long long) = find("cuMemRelease");
+  unsigned long long handle = 0;
+  int descriptor = -1, channel = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  char byte = 0, room[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec part = {&byte, 1};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strncpy(address.sun_path, path, sizeof address.sun_path - 1);
+  if (give) {
+    if (bind(channel, (struct sockaddr*)&address, sizeof address) || listen(channel, 1)) return 4;
+    const struct allocation_property property = {.type = 1, .handle_types = 1, .location_type = 1};
+    result (*create)(unsigned long long*, size_t, const struct allocation_property*, unsigned long long) = find("cuMemCreate");
+    result (*export)(void*, unsigned long long, int, unsigned long long) = find("cuMemExportToShareableHandle");
+    check(create(&handle, strtoull(word, NULL, 10), &property, 0), "cuMemCreate");
+    check(export(&descriptor, handle, 1, 0), "cuMemExportToShareableHandle");
+    printf("{\"pid\": %d}\n", (int)getpid());
+    fflush(stdout);
+    const int heir = accept(channel, NULL, NULL);
+    struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    const ssize_t sent = sendmsg(heir, &message, 0);
+    close(heir);
+    close(descriptor);
+    printf("{\"given\": %d}\n", sent == 1);
+  } else {
+    if (connect(channel, (struct sockaddr*)&address, sizeof address) || recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return 4;
+    memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    result (*import)(unsigned long long*, void*, int) = find("cuMemImportFromShareableHandle");
+    printf("{\"error\": %d}\n", import(&handle, (void*)(intptr_t)descriptor, 1));
+    close(descriptor);
+  }
+  close(channel);
+  fflush(stdout);
+  while (read(0, &byte, 1) > 0 && byte != '\n') {}
+  if (byte == '\n') {
+    printf("{\"released\": %d}\n", release(handle));
+    fflush(stdout);
+  }
+  return 0;
+}
 
 static void until_input_ends(void) {
   char byte;
@@ -158,6 +219,10 @@ int main(int argc, char** argv) {
     check(synchronize(), "cuCtxSynchronize");
     printf("{\"pid\": %d, \"got\": %zu}\n", (int)getpid(), bytes);
     fflush(stdout);
+    until_input_ends();
+  } else if (!strcmp(what, "give") || !strcmp(what, "take")) {
+    const int give = !strcmp(what, "give"), failed = give_or_take(give, word, give && argc > 3 ? argv[3] : word);
+    if (failed) return failed;
     until_input_ends();
   } else if (!strcmp(what, "work")) {
     void* work = function("work");

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "ledger/account.h"
 #include "ledger/futex.h"
 #include "ledger/messages.h"
 #include "ledger/pages.h"
@@ -112,6 +113,13 @@ void StandIn::Stop() {
 }
 
 void StandIn::Audit() {
+  for (uint32_t gpu = 0; gpu < options_.gpus.size(); ++gpu) {
+    for (uint32_t slot = 0; slot < ledger::kMaxSlots; ++slot) {
+      const ledger::View view{limits_, ledger_, gpu, slot};
+      const uint64_t deferred = ledger_->gpu[gpu].deferred[slot].load();
+      if (deferred != 0) ledger::ReturnDeferred(view, deferred);
+    }
+  }
   limits_->audits.fetch_add(2);
   ledger::FutexWake(limits_->audits, INT32_MAX);
 }
