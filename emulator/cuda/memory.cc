@@ -86,7 +86,7 @@ void FreeAllocation(const Allocation& a) {
     case AllocationKind::kManaged:
       driver->content().Remove(a.region.get());
       munmap(reinterpret_cast<void*>(a.region->base), a.region->bytes);
-      if (a.context->alive.load()) driver->client().ReturnMemory(a.context->engine, a.charged);
+      if (a.context->alive.load()) driver->client().ReturnManaged(a.context->engine, a.charged);
       break;
     case AllocationKind::kHost:
       driver->content().RemoveHost(a.address);
@@ -184,15 +184,15 @@ CUresult api::cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int fla
   Driver* driver = Driver::Get();
   // Counted in full on the device: an emulated GPU does not oversubscribe.
   const uint64_t rounded = RoundUp(bytes, kChunkBytes);
-  Result result = driver->client().ReserveMemory(context->engine, rounded);
+  Result result = driver->client().ReserveManaged(context->engine, rounded);
   if (result == Result::kOutOfMemory) {
     TrimPools(context, true);
-    result = driver->client().ReserveMemory(context->engine, rounded);
+    result = driver->client().ReserveManaged(context->engine, rounded);
   }
   if (result != Result::kOk) return context->Explain(result);
   void* raw = mmap(nullptr, rounded + kChunkBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) {
-    driver->client().ReturnMemory(context->engine, rounded);
+    driver->client().ReturnManaged(context->engine, rounded);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   // Both sides use it: ordinary pages, at a chunk's alignment.

@@ -46,6 +46,14 @@ class SocketClient final : public Client {
   Result ReturnMemory(uint64_t context, uint64_t bytes) override {
     return Simple(MessageType::kReturnMemory, context, bytes, 0);
   }
+  Result ReserveManaged(uint64_t context, uint64_t bytes) override {
+    return Simple(MessageType::kReserveManaged, context, bytes, 0);
+  }
+  Result ReturnManaged(uint64_t context, uint64_t bytes) override {
+    return Simple(MessageType::kReturnManaged, context, bytes, 0);
+  }
+  Result SetLimits(uint32_t gpu, const std::string& group, uint64_t soft, uint64_t hard) override;
+  Result GetLimits(uint32_t gpu, const std::string& group, uint64_t* soft, uint64_t* hard, uint64_t* current) override;
   Result MakePhysical(uint64_t context, uint64_t bytes, uint64_t* name) override {
     return Named(MessageType::kMakePhysical, context, bytes, name);
   }
@@ -295,6 +303,36 @@ Result SocketClient::ExportPhysical(uint64_t name, int descriptor) {
   request.amount = name;
   ReplyHeader reply;
   return Call(request, &reply, nullptr, nullptr, descriptor);
+}
+
+Result SocketClient::SetLimits(uint32_t gpu, const std::string& group, uint64_t soft, uint64_t hard) {
+  Request request = {};
+  if (group.size() >= sizeof(request.text)) return Result::kInvalid;
+  request.type = static_cast<uint32_t>(MessageType::kSetLimits);
+  request.gpu = gpu;
+  request.context = soft;
+  request.amount = hard;
+  std::memcpy(request.text, group.data(), group.size());
+  ReplyHeader reply;
+  return Call(request, &reply, nullptr);
+}
+
+Result SocketClient::GetLimits(uint32_t gpu, const std::string& group, uint64_t* soft, uint64_t* hard,
+                               uint64_t* current) {
+  Request request = {};
+  if (group.size() >= sizeof(request.text)) return Result::kInvalid;
+  request.type = static_cast<uint32_t>(MessageType::kGetLimits);
+  request.gpu = gpu;
+  std::memcpy(request.text, group.data(), group.size());
+  ReplyHeader reply;
+  std::string payload;
+  const Result result = Call(request, &reply, &payload);
+  if (result != Result::kOk) return result;
+  if (payload.size() != sizeof(*current)) return Result::kLost;
+  *hard = reply.a;
+  *soft = reply.b;
+  std::memcpy(current, payload.data(), sizeof(*current));
+  return result;
 }
 
 Result SocketClient::OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount) {

@@ -86,6 +86,9 @@ class Client {
   // Device memory is a count here; content and addresses are the caller's.
   virtual Result ReserveMemory(uint64_t context, uint64_t bytes) = 0;
   virtual Result ReturnMemory(uint64_t context, uint64_t bytes) = 0;
+  // Managed memory: it takes the GPU's memory, but cgroups count it as the host's.
+  virtual Result ReserveManaged(uint64_t context, uint64_t bytes) { return ReserveMemory(context, bytes); }
+  virtual Result ReturnManaged(uint64_t context, uint64_t bytes) { return ReturnMemory(context, bytes); }
   // Physical memory, which is the process's and not a context's (physical.h); `name` is what another process needs to
   // hold it too. The process holds it once after Make and Share, and drops what it holds with its end at the latest.
   virtual Result MakePhysical(uint64_t /*context*/, uint64_t /*bytes*/, uint64_t* /*name*/) { return Result::kRefused; }
@@ -98,6 +101,7 @@ class Client {
   // From now on it is there too while a descriptor of its file is open that carries the lock (export_lock.h). The one
   // given here is of an opening without it.
   virtual Result ExportPhysical(uint64_t /*name*/, int /*descriptor*/) { return Result::kRefused; }
+  // As this process may see it: of a cgroup with a limit, what the limit leaves.
   virtual Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) = 0;
   // Freed memory is scrubbed before somebody else gets it. On a node where a test has switched that off, memory keeps
   // the 32-bit word that it was full of: whoever frees says which, whoever allocates finds it. Nothing and 0 elsewhere.
@@ -132,6 +136,16 @@ class Client {
   // What `nvidia-smi -r` does: ends what a reset can end. kInUse while a context is there; kDeviceLost if only a
   // restart of the node helps.
   virtual Result ResetGpu(uint32_t /*gpu*/) { return Result::kRefused; }
+
+  // Of a cgroup, named below the root of the node's tree (cgroups.h). kRefused: this driver has no such limits;
+  // kNoSuchObject: no such group, or no limit of its own.
+  virtual Result SetLimits(uint32_t /*gpu*/, const std::string& /*group*/, uint64_t /*soft*/, uint64_t /*hard*/) {
+    return Result::kRefused;
+  }
+  virtual Result GetLimits(uint32_t /*gpu*/, const std::string& /*group*/, uint64_t* /*soft*/, uint64_t* /*hard*/,
+                           uint64_t* /*current*/) {
+    return Result::kRefused;
+  }
 
   // Events of the node, numbered from 1, the last 1024 kept. `after`: only later ones.
   virtual Result Events(uint64_t /*after*/, std::vector<EventInfo>*) { return Result::kOk; }

@@ -14,7 +14,8 @@ constexpr uint32_t kRemovalXid = 45;
 
 }  // namespace
 
-Engine::Engine(EngineSettings settings, uint64_t now_ns) : settings_(std::move(settings)), started_ns_(now_ns) {
+Engine::Engine(EngineSettings settings, uint64_t now_ns)
+    : settings_(std::move(settings)), started_ns_(now_ns), cgroups_(settings_.gpus.size()) {
   for (const EngineSettings::Gpu& gpu : settings_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu));
     gpus_.back()->model.AdvanceTo(now_ns, [](const Completion&) {});
@@ -279,6 +280,7 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
     FreeStream(session, slot);
   }
   gpu.used -= context.memory;
+  Uncharge(context.cgroup, context.gpu, context.memory - context.managed);
   gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(context.memory));
   gpu.accounting.ContextEnded(session.peer.pid, now_ns);
   --gpu.contexts;

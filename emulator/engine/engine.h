@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "emulator/engine/accounting.h"
+#include "emulator/engine/cgroups.h"
 #include "emulator/engine/client.h"
 #include "emulator/engine/fault_rules.h"
 #include "emulator/engine/gpu_status.h"
@@ -41,6 +42,7 @@ struct EngineSettings {
   uint64_t backing_bytes = 0;
   uint32_t owner_uid = 0;
   TestWithout without;
+  std::shared_ptr<CgroupTree> cgroups;  // null: the driver knows no limits by cgroup
   struct Gpu {
     GpuInfo info;
     GpuParameters model;
@@ -102,7 +104,9 @@ class Engine {
     uint64_t id = 0;  // 0: free
     uint32_t gpu = 0;
     ContextId model = 0;
-    uint64_t memory = 0;  // its own and its allocations
+    uint64_t memory = 0;   // its own and its allocations
+    uint64_t managed = 0;  // of that, managed memory, which no cgroup counts
+    Cgroups::Id cgroup = 0;
     bool dead = false;
     uint32_t streams = 0;
   };
@@ -181,8 +185,8 @@ class Engine {
   void Kill(Session& session, ContextRecord& context, uint32_t xid, uint32_t error, ContextWord word, uint64_t now_ns);
   Result OpenStream(Session& session, uint64_t context, uint32_t* id);
   Result CloseStream(Session& session, uint32_t id, uint64_t now_ns);
-  Result Reserve(Session& session, uint64_t context, uint64_t bytes);
-  Result Return(Session& session, uint64_t context, uint64_t bytes);
+  Result Reserve(Session& session, uint64_t context, uint64_t bytes, bool managed);
+  Result Return(Session& session, uint64_t context, uint64_t bytes, bool managed);
   Result MakePhysical(Session& session, uint64_t context, uint64_t bytes, uint64_t* name);
   Result SharePhysical(Session& session, uint64_t context, uint64_t bytes, uint64_t* name);
   Result Changed(const std::optional<PhysicalMemory::Change>& change);
@@ -191,6 +195,15 @@ class Engine {
   void CountUnsupported(const char* text, size_t size);
   std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
   std::string StatusText(uint64_t now_ns);
+
+  // limits.cc
+  Cgroups::Id CgroupOf(const Session& session);
+  void Uncharge(Cgroups::Id group, uint32_t gpu, uint64_t bytes);
+  bool Charge(Cgroups::Id group, uint32_t gpu, uint64_t bytes);
+  void ShowCgroup(Cgroups::Id group, uint32_t gpu);
+  void ForgetRemovedCgroups();
+  Result SetLimits(uint32_t gpu, const std::string& group, MemoryLimits limits);
+  Result GetLimits(uint32_t gpu, const std::string& group, MemoryLimits* limits, uint64_t* current);
 
   // gpu_requests.cc
   GpuState StateOf(uint32_t gpu, uint64_t now_ns);
@@ -225,6 +238,7 @@ class Engine {
   uint64_t last_context_ = 0;
   uint64_t backing_used_ = 0;
   PhysicalMemory physical_;
+  Cgroups cgroups_;
   std::vector<Arrival> arrivals_;
   std::vector<CrossWait> cross_waits_;
   std::vector<SessionId> broken_;

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "emulator/engine/cgroup_files.h"
 
 namespace mete::emulator {
 
@@ -201,6 +202,7 @@ void RemoveTree(const std::string& root, bool and_root) {
   remove("dev/nvidiactl");
   for (uint32_t i = 0; i < kMaxGpus; ++i) remove(fmt::format("dev/nvidia{}", i));
   remove("proc/driver/nvidia/version");
+  RemoveCgroups(root);
   for (const char* name : {"engine.json", "engine.json.new", "engine.sock", "engine.log", "engine.pid"}) {
     remove(std::string("run/") + name);
   }

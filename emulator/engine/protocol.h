@@ -24,7 +24,7 @@
 namespace mete::emulator {
 
 inline constexpr uint32_t kProtocolMagic = 0x65476D65;  // "emGe"
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kMaxReplyBytes = 128 * 1024;
 inline constexpr uint32_t kMaxGpus = 16;
 
@@ -61,7 +61,11 @@ enum class MessageType : uint32_t {
   kHoldPhysical,      // amount: name
   kDropPhysical,      // amount: name
   kExportPhysical,    // amount: name
-  kLast = kExportPhysical,
+  kReserveManaged,    // context, amount
+  kReturnManaged,     // context, amount
+  kSetLimits,         // gpu, context: soft, amount: hard, text: cgroup; owner only
+  kGetLimits,         // gpu, text: cgroup → a: hard, b: soft, uint64_t: current
+  kLast = kGetLimits,
 };
 
 struct Request {

@@ -63,10 +63,11 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
       type == MessageType::kCreateContext || type == MessageType::kMemoryInfo || type == MessageType::kState ||
       type == MessageType::kProcesses || type == MessageType::kSetComputeMode || type == MessageType::kSetTimeSlice ||
       type == MessageType::kResetGpu || type == MessageType::kLeaveWord || type == MessageType::kFoundWord ||
-      type == MessageType::kSet || type == MessageType::kAccounting;
+      type == MessageType::kSet || type == MessageType::kAccounting || type == MessageType::kSetLimits ||
+      type == MessageType::kGetLimits;
   const bool owners_only = type == MessageType::kSetTimeSlice || type == MessageType::kResetGpu ||
                            type == MessageType::kInjectFault || type == MessageType::kClearFaults ||
-                           type == MessageType::kSet;
+                           type == MessageType::kSet || type == MessageType::kSetLimits;
   if (owners_only && session.peer.uid != settings_.owner_uid) {
     result = Result::kNotOwner;
   } else if (names_gpu && request.gpu >= gpus_.size()) {
@@ -95,8 +96,24 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
         }
         break;
       case MessageType::kFailContext: result = FailContext(session, request.context, request.value, now_ns); break;
-      case MessageType::kReserveMemory: result = Reserve(session, request.context, request.amount); break;
-      case MessageType::kReturnMemory: result = Return(session, request.context, request.amount); break;
+      case MessageType::kReserveMemory: result = Reserve(session, request.context, request.amount, false); break;
+      case MessageType::kReturnMemory: result = Return(session, request.context, request.amount, false); break;
+      case MessageType::kReserveManaged: result = Reserve(session, request.context, request.amount, true); break;
+      case MessageType::kReturnManaged: result = Return(session, request.context, request.amount, true); break;
+      case MessageType::kSetLimits:
+        result = SetLimits(request.gpu, std::string(request.text, strnlen(request.text, sizeof(request.text))),
+                           {request.context, request.amount});
+        break;
+      case MessageType::kGetLimits: {
+        MemoryLimits limits;
+        uint64_t current = 0;
+        result = GetLimits(request.gpu, std::string(request.text, strnlen(request.text, sizeof(request.text))), &limits,
+                           &current);
+        header.a = limits.hard;
+        header.b = limits.soft;
+        Append(payload, current);
+        break;
+      }
       case MessageType::kMakePhysical:
         result = MakePhysical(session, request.context, request.amount, &header.a);
         break;
@@ -112,10 +129,12 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
           result = Result::kNoSuchObject;
         }
         break;
-      case MessageType::kMemoryInfo:
-        header.a = FreeBytes(*gpus_[request.gpu]);
-        header.b = gpus_[request.gpu]->info.memory_bytes;
+      case MessageType::kMemoryInfo: {
+        const Cgroups::Room room = cgroups_.RoomOf(CgroupOf(session), request.gpu);
+        header.a = std::min(FreeBytes(*gpus_[request.gpu]), room.left);
+        header.b = std::min(gpus_[request.gpu]->info.memory_bytes, room.most);
         break;
+      }
       case MessageType::kTakeBacking: result = TakeBacking(session, request.amount); break;
       case MessageType::kGiveBacking: {
         const uint64_t back = std::min(request.amount, session.backing);
@@ -208,6 +227,8 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     }
   }
   if (gpu.info.context_bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  const Cgroups::Id cgroup = CgroupOf(session);
+  if (gpu.info.context_bytes > cgroups_.RoomOf(cgroup, index).left) return Result::kOutOfMemory;
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
     ContextRecord& context = session.contexts[slot];
     if (context.id != 0) continue;
@@ -215,6 +236,8 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     context.gpu = index;
     context.model = gpu.model.AddContext(now_ns);
     context.memory = gpu.info.context_bytes;
+    context.cgroup = cgroup;
+    Charge(cgroup, index, context.memory);
     gpu.used += context.memory;
     ++gpu.contexts;
     uint64_t held = 0;
@@ -268,23 +291,34 @@ void Engine::Kill(Session& session, ContextRecord& context, uint32_t xid, uint32
   }
 }
 
-Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes) {
+Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes, bool managed) {
   ContextRecord* context = FindContext(session, id);
   if (context == nullptr) return Result::kNoSuchObject;
   if (context->dead) return Result::kContextDead;
   Gpu& gpu = *gpus_[context->gpu];
   if (bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  if (managed) {
+    context->managed += bytes;
+  } else if (!Charge(context->cgroup, context->gpu, bytes)) {
+    return Result::kOutOfMemory;
+  }
   context->memory += bytes;
   gpu.used += bytes;
   gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(bytes));
   return Result::kOk;
 }
 
-Result Engine::Return(Session& session, uint64_t id, uint64_t bytes) {
+Result Engine::Return(Session& session, uint64_t id, uint64_t bytes, bool managed) {
   ContextRecord* context = FindContext(session, id);
   if (context == nullptr) return Result::kNoSuchObject;
   Gpu& gpu = *gpus_[context->gpu];
-  if (bytes > context->memory - gpu.info.context_bytes) return Result::kRefused;  // more than it has
+  const uint64_t has = managed ? context->managed : context->memory - context->managed - gpu.info.context_bytes;
+  if (bytes > has) return Result::kRefused;
+  if (managed) {
+    context->managed -= bytes;
+  } else {
+    Uncharge(context->cgroup, context->gpu, bytes);
+  }
   context->memory -= bytes;
   gpu.used -= bytes;
   gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(bytes));
@@ -293,18 +327,19 @@ Result Engine::Return(Session& session, uint64_t id, uint64_t bytes) {
 
 Result Engine::MakePhysical(Session& session, uint64_t id, uint64_t bytes, uint64_t* name) {
   if (bytes < PhysicalMemory::kLeastBytes) return Result::kInvalid;
-  if (const Result result = Reserve(session, id, bytes); result != Result::kOk) return result;
+  if (const Result result = Reserve(session, id, bytes, false); result != Result::kOk) return result;
   return SharePhysical(session, id, bytes, name);
 }
 
 Result Engine::SharePhysical(Session& session, uint64_t id, uint64_t bytes, uint64_t* name) {
   ContextRecord* context = FindContext(session, id);
   if (context == nullptr) return Result::kNoSuchObject;
-  if (bytes < PhysicalMemory::kLeastBytes || bytes > context->memory - gpus_[context->gpu]->info.context_bytes)
+  if (bytes < PhysicalMemory::kLeastBytes ||
+      bytes > context->memory - context->managed - gpus_[context->gpu]->info.context_bytes)
     return Result::kInvalid;
   context->memory -= bytes;
   session.physical[context->gpu] += bytes;
-  *name = physical_.Make(context->gpu, bytes, session.id, 0);
+  *name = physical_.Make(context->gpu, bytes, session.id, context->cgroup);  // where it stays charged
   return Result::kOk;
 }
 
@@ -316,7 +351,10 @@ Result Engine::Changed(const std::optional<PhysicalMemory::Change>& change) {
 
 void Engine::Charge(const PhysicalMemory::Change& change) {
   Gpu& gpu = *gpus_[change.gpu];
-  if (change.gone) gpu.used -= change.bytes;
+  if (change.gone) {
+    gpu.used -= change.bytes;
+    Uncharge(change.tag, change.gpu, change.bytes);
+  }
   if (change.from == change.to) return;
   if (Session* from = Find(change.from)) {
     from->physical[change.gpu] -= change.bytes;

@@ -19,7 +19,9 @@ class TestNode {
   static constexpr uint32_t kOwner = 7;
   static constexpr uint64_t kStartNs = 1'000'000'000;
 
-  explicit TestNode(const std::string& gpus, const TestWithout& without = {}) : engine_(Settings(gpus, without), now_) {
+  explicit TestNode(const std::string& gpus, const TestWithout& without = {},
+                    std::shared_ptr<CgroupTree> cgroups = nullptr)
+      : engine_(Settings(gpus, without, std::move(cgroups)), now_) {
     admin_ = AddProcess(1, kOwner);
   }
 
@@ -157,13 +159,15 @@ class TestNode {
   Work Kernel(double ns) const { return Kernel(engine_.settings().gpus[0], ns); }
 
  private:
-  static EngineSettings Settings(const std::string& gpus, const TestWithout& without) {
+  static EngineSettings Settings(const std::string& gpus, const TestWithout& without,
+                                 std::shared_ptr<CgroupTree> cgroups) {
     EngineSettings settings;
     settings.driver_version = "580.65.06";
     settings.cuda_version = 13000;
     settings.backing_bytes = 1 << 20;
     settings.owner_uid = kOwner;
     settings.without = without;
+    settings.cgroups = std::move(cgroups);
     settings.gpus = GpusByName(gpus, "/test").value();
     return settings;
   }

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/quantities.h"
+#include "emulator/engine/cgroup_files.h"
 #include "emulator/engine/commands.h"
 #include "emulator/engine/node.h"
 #include "emulator/engine/server.h"
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t kLeastBacking = 64 * kMiB;
+constexpr int kLimitsBranch = 615;  // the first with limits of memory by cgroup
 
 StatusOr<std::string> OwnFolder() {
   std::error_code error;
@@ -241,6 +243,12 @@ StatusOr<std::unique_ptr<Server>> Prepare(const EngineOptions& options) {
   settings.cuda_version = driver.cuda;
   settings.backing_bytes = options.backing_bytes;
   settings.owner_uid = geteuid();
+  if (driver.branch >= kLimitsBranch) {
+    std::vector<GpuInfo> infos;
+    for (const EngineSettings::Gpu& gpu : settings.gpus) infos.push_back(gpu.info);
+    METE_RETURN_IF_ERROR(MakeCgroupRoot(options.root, infos));
+    settings.cgroups = OpenCgroups(options.root, infos);
+  }
   METE_ASSIGN_OR_RETURN(const int listener, Listen(options.root + "/run"));
   const std::string alive = options.root + "/run/engine.json";
   METE_ASSIGN_OR_RETURN(auto server,

@@ -170,6 +170,8 @@ void FakeNode::AddH100() {
   states.push_back(states[0]);
 }
 
+std::string NodeRootOf(const void*) { return ""; }  // a fake node has no folder
+
 bool ConnectToNode(std::unique_ptr<Client>* client, std::string* why) {
   if (!FakeNode::Get().up) {
     *why = "the fake node is down";

@@ -220,6 +220,18 @@ std::string PeerKind(const std::string& value, Request* request) {
   request->peer_kind = value.empty() ? 'r' : value[0];
   return value.size() == 1 && OnlyOf(value, "rwnap") ? "" : "one of r, w, n, a, p is wanted";
 }
+std::string Folder(const std::string& value, Request* request) {
+  request->folder = value;
+  return value.empty() ? "the path of a cgroup is wanted" : "";
+}
+// In MiB, or "max".
+template <uint64_t SmiLimits::*kField>
+std::string Limit(const std::string& value, Request* request) {
+  uint32_t mib = 0;
+  if (value != "max" && !ParseNumber(value, 1u << 30, &mib)) return "MiB, or max, is wanted";
+  request->limits.*kField = value == "max" ? UINT64_MAX : uint64_t{mib} << 20;
+  return "";
+}
 std::string Ignored(const std::string&, Request*) { return ""; }
 
 constexpr Option kOptions[] = {
@@ -280,6 +292,15 @@ constexpr Option kPolicyOptions[] = {
     {"-i", "--id", Takes::kValue, Ids},
     {"-l", "--list", Takes::kNothing, Do<Action::kComputePolicy>},
     {"--set-timeslice", nullptr, Takes::kValue, TimeSlice},
+};
+constexpr Option kLimitOptions[] = {
+    {"-h", "--help", Takes::kNothing, Do<Action::kHelp>},
+    {"-i", "--id", Takes::kValue, Ids},
+    {"-n", "--namespace", Takes::kValue, Folder},
+    {"--get", nullptr, Takes::kNothing, Do<Action::kReadLimits>},
+    {"--set", nullptr, Takes::kNothing, Do<Action::kSetLimits>},
+    {"--soft-limit", nullptr, Takes::kValue, Limit<&SmiLimits::soft>},
+    {"--hard-limit", nullptr, Takes::kValue, Limit<&SmiLimits::hard>},
 };
 constexpr Option kLinkOptions[] = {
     {"-h", "--help", Takes::kNothing, Do<Action::kHelp>},
@@ -354,6 +375,11 @@ Exit ParseRequest(const std::vector<std::string>& words, Request* request, std::
   if (first == "compute-policy") {
     request->action = Action::kComputePolicy;
     return ParseOptions(kPolicyOptions, words, 1, request, message);
+  }
+  if (first == "memory-limits") {
+    const Exit code = ParseOptions(kLimitOptions, words, 1, request, message);
+    return unless(code, request->action != Action::kTable && !request->folder.empty(),
+                  "memory-limits: --get or --set, and -n with the path of a cgroup, are wanted");
   }
   if (first == "nvlink") {
     const Exit code = ParseOptions(kLinkOptions, words, 1, request, message);

@@ -104,6 +104,27 @@ std::string Policies(const SmiSnapshot& snapshot, const std::vector<size_t>& cho
   return text + rule;
 }
 
+std::string LimitText(uint64_t bytes) { return bytes == UINT64_MAX ? "max" : std::to_string(bytes >> 20) + " MiB"; }
+
+Exit Limits(const Request& request, const SmiSnapshot& snapshot, const std::vector<size_t>& chosen, SmiSource* source,
+            std::string* text, std::string* message) {
+  for (size_t index : chosen) {
+    const SmiGpu& gpu = snapshot.gpus[index];
+    if (request.action == Action::kSetLimits) {
+      if (const Exit code = source->SetLimits(gpu.index, request.folder, request.limits, message); code != kOk)
+        return code;
+      *text += "Set memory limits of " + request.folder + " for GPU " + gpu.bus_id + ".\n";
+      continue;
+    }
+    SmiLimits limits;
+    if (const Exit code = source->ReadLimits(gpu.index, request.folder, &limits, message); code != kOk) return code;
+    if (chosen.size() > 1) *text += "GPU " + gpu.bus_id + "\n";
+    *text += "namespace: " + request.folder + "\nsoft limit: " + LimitText(limits.soft) +
+             "\nhard limit: " + LimitText(limits.hard) + "\ncurrent used: " + LimitText(limits.used) + "\n";
+  }
+  return kOk;
+}
+
 unsigned Wanted(const Request& request) {
   if (request.action == Action::kProcessMonitor) return SmiSource::kUsage;
   const bool accounting = request.action == Action::kDetails ||
@@ -183,6 +204,10 @@ Exit Answer(const Request& request, SmiSource* source, std::string* text, std::s
       if (!request.changes.empty()) return Apply(request, snapshot, chosen, source, text, message);
       *text += Policies(snapshot, chosen);
       break;
+    case Action::kReadLimits:
+    case Action::kSetLimits:
+      if (const Exit code = Limits(request, snapshot, chosen, source, text, message); code != kOk) return code;
+      break;
     case Action::kLinkStatus: *text += LinkStatus(snapshot, chosen); break;
     case Action::kDrainState:
       for (size_t index : chosen) {
@@ -213,6 +238,8 @@ std::string Usage() {
   nvidia-smi nvlink -s                                   the state of NVLinks
   nvidia-smi drain -p PCI -q                             whether a GPU is taken out of use
   nvidia-smi compute-policy [-l] [--set-timeslice 0|1|2|3]
+  nvidia-smi memory-limits --get|--set -n CGROUP [--soft-limit MIB] [--hard-limit MIB|max] [-i ID]
+                                                         memory of the processes of a cgroup; driver 615
 
 The node's owner may, on all GPUs or those of -i:
   -c DEFAULT|EXCLUSIVE_PROCESS|PROHIBITED  compute mode         -pm 0|1         persistence mode

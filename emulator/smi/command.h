@@ -26,6 +26,8 @@ enum class Action {
   kDeviceMonitor,
   kProcessMonitor,
   kComputePolicy,
+  kReadLimits,
+  kSetLimits,
   kLinkStatus,
   kDrainState,
 };
@@ -49,6 +51,8 @@ struct Request {
   std::vector<Change> changes;
   std::string metrics, when;  // -s and -o of the monitors
   char peer_kind = 'r';
+  std::string folder;  // -n of memory-limits
+  SmiLimits limits;
   bool first = true;  // the round that prints headers
 };
 

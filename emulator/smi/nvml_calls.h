@@ -42,7 +42,8 @@ namespace mete::emulator::smi {
   X(nvmlDeviceGetAccountingBufferSize) X(nvmlDeviceGetAccountingPids) X(nvmlDeviceGetAccountingStats) \
   X(nvmlDeviceGetComputeRunningProcesses_v3) X(nvmlDeviceGetProcessUtilization) \
   X(nvmlDeviceGetTopologyCommonAncestor) X(nvmlDeviceGetP2PStatus) X(nvmlDeviceGetCpuAffinity) \
-  X(nvmlDeviceGetMemoryAffinity) X(nvmlDeviceGetNvLinkState)
+  X(nvmlDeviceGetMemoryAffinity) X(nvmlDeviceGetNvLinkState) \
+  X(nvmlDeviceGetMemoryLimits_v1) X(nvmlDeviceSetMemoryLimits_v1)
 // clang-format on
 
 struct Calls {

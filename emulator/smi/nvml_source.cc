@@ -76,6 +76,23 @@ class NvmlSource : public SmiSource {
     return code == nvml::abi::NVML_SUCCESS ? kOk : Fail(code, "changing GPU " + std::to_string(gpu), message);
   }
 
+  Exit SetLimits(uint32_t gpu, const std::string& folder, const SmiLimits& limits, std::string* message) override {
+    nvmlDevice_t device = nullptr;
+    nvml::abi::nvmlSetMemoryLimits_v1_t asked = {folder.c_str(), limits.soft, limits.hard};
+    nvmlReturn_t code = nvml_.nvmlDeviceGetHandleByIndex_v2(gpu, &device);
+    if (code == nvml::abi::NVML_SUCCESS) code = nvml_.nvmlDeviceSetMemoryLimits_v1(device, &asked);
+    return code == nvml::abi::NVML_SUCCESS ? kOk : Fail(code, "setting the memory limits of " + folder, message);
+  }
+
+  Exit ReadLimits(uint32_t gpu, const std::string& folder, SmiLimits* limits, std::string* message) override {
+    nvmlDevice_t device = nullptr;
+    nvml::abi::nvmlGetMemoryLimits_v1_t got = {folder.c_str(), 0, 0, 0};
+    nvmlReturn_t code = nvml_.nvmlDeviceGetHandleByIndex_v2(gpu, &device);
+    if (code == nvml::abi::NVML_SUCCESS) code = nvml_.nvmlDeviceGetMemoryLimits_v1(device, &got);
+    *limits = {got.softLimit, got.hardLimit, got.currentUsed};
+    return code == nvml::abi::NVML_SUCCESS ? kOk : Fail(code, "reading the memory limits of " + folder, message);
+  }
+
   Exit ReadTopology(size_t gpus, SmiTopology* topology, std::string* message) override {
     std::vector<nvmlDevice_t> devices(gpus);
     for (unsigned i = 0; i < gpus; ++i) {

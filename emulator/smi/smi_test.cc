@@ -28,6 +28,16 @@ class FakeSource : public SmiSource {
     if (refusal != kOk) *message = "no permission";
     return refusal;
   }
+  std::vector<SmiLimits> limits;
+  Exit SetLimits(uint32_t, const std::string& folder, const SmiLimits& asked, std::string* message) override {
+    limits.push_back(asked);
+    if (refusal != kOk) *message = "no permission for " + folder;
+    return refusal;
+  }
+  Exit ReadLimits(uint32_t, const std::string&, SmiLimits* got, std::string*) override {
+    *got = {4ull << 30, UINT64_MAX, 512ull << 20};
+    return kOk;
+  }
   Exit ReadTopology(size_t gpus, SmiTopology* topology, std::string*) override {
     topology->levels.assign(gpus, std::vector<int>(gpus, 40));
     topology->nvlinks.assign(gpus, std::vector<unsigned>(gpus, 0));
@@ -209,6 +219,24 @@ TEST(SmiTest, ChangesWhatItMay) {
   EXPECT_EQ(source.set[0].second, 3u);
   EXPECT_THAT(Smi("compute-policy -l").text, HasSubstr("|   0  Timeslice       Short          |\n"));
   EXPECT_THAT(Smi("compute-policy -l").text, HasSubstr("|   1  Timeslice       Not Supported  |\n"));
+}
+
+TEST(SmiTest, LimitsTheMemoryOfACgroup) {
+  FakeSource source;
+  source.node = Node();
+  EXPECT_EQ(Smi("memory-limits --set -n /sys/fs/cgroup/a --soft-limit 4096 --hard-limit 8192 -i 0", &source).code, kOk);
+  EXPECT_EQ(Smi("memory-limits --set --namespace /sys/fs/cgroup/a --hard-limit max -i 0", &source).code, kOk);
+  ASSERT_EQ(source.limits.size(), 2u);
+  EXPECT_EQ(source.limits[0].soft, 4ull << 30);
+  EXPECT_EQ(source.limits[0].hard, 8ull << 30);
+  EXPECT_EQ(source.limits[1].hard, UINT64_MAX);
+  source.refusal = kNoPermission;
+  EXPECT_EQ(Smi("memory-limits --set -n /sys/fs/cgroup/a --hard-limit 1 -i 0", &source).code, kNoPermission);
+  EXPECT_EQ(Smi("memory-limits --get -n /sys/fs/cgroup/a -i 0", &source).text,
+            "namespace: /sys/fs/cgroup/a\nsoft limit: 4096 MiB\nhard limit: max\ncurrent used: 512 MiB\n");
+  EXPECT_EQ(Smi("memory-limits -n /a", &source).code, kInvalidArgument);
+  EXPECT_EQ(Smi("memory-limits --get", &source).code, kInvalidArgument);
+  EXPECT_EQ(Smi("memory-limits --set -n /a --hard-limit x", &source).code, kInvalidArgument);
 }
 
 TEST(SmiTest, ReportsEverythingAsTextAndAsXml) {

@@ -109,6 +109,11 @@ enum class SmiSetting {
   kReset,
 };
 
+// Of a cgroup on one GPU, in bytes; UINT64_MAX: no limit.
+struct SmiLimits {
+  uint64_t soft = 0, hard = UINT64_MAX, used = 0;
+};
+
 // NVML as nvidia-smi uses it; the seam for tests.
 class SmiSource {
  public:
@@ -118,6 +123,15 @@ class SmiSource {
   // kOk, or why not with `message` for the user.
   virtual Exit Read(unsigned wanted, SmiSnapshot* snapshot, std::string* message) = 0;
   virtual Exit Set(uint32_t gpu, SmiSetting setting, uint64_t value, std::string* message) = 0;
+  // Limits of the cgroup whose folder that is.
+  virtual Exit SetLimits(uint32_t /*gpu*/, const std::string& /*folder*/, const SmiLimits&, std::string* message) {
+    *message = "not supported";
+    return kNotAvailable;
+  }
+  virtual Exit ReadLimits(uint32_t /*gpu*/, const std::string& /*folder*/, SmiLimits*, std::string* message) {
+    *message = "not supported";
+    return kNotAvailable;
+  }
   virtual Exit ReadTopology(size_t gpus, SmiTopology* topology, std::string* message) = 0;
   virtual bool emulated() const = 0;
 };

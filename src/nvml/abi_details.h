@@ -279,6 +279,19 @@ struct nvmlUnitFanSpeeds_t {
   unsigned count;
 };
 
+// Limits of device memory by cgroup, driver 615 and newer. No limit: soft 0 and hard NVML_DEVICE_MEMORY_LIMIT_MAX.
+inline constexpr unsigned long long NVML_DEVICE_MEMORY_LIMIT_MAX = ~0ull;
+
+struct nvmlSetMemoryLimits_v1_t {
+  const char* nameSpace;  // full path of the cgroup's folder
+  unsigned long long softLimit, hardLimit;
+};
+
+struct nvmlGetMemoryLimits_v1_t {
+  const char* nameSpace;
+  unsigned long long softLimit, hardLimit, currentUsed;
+};
+
 }  // namespace mete::nvml::abi
 
 #endif  // METE_NVML_ABI_DETAILS_H_
