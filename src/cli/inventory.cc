@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "gpu/mechanism.h"
+#include "mechanism/intercept/kernel_limits.h"
 
 namespace mete::cli {
 namespace {
@@ -36,7 +37,8 @@ bool OffersVgpu(const std::string& sys, const std::string& bus_id) {
   return false;
 }
 
-InventoryGpu Look(const nvml::Device& device, const mechanism::Node& node, int driver_major) {
+InventoryGpu Look(const nvml::Device& device, const mechanism::Node& node, int driver_major,
+                  const mechanism::KernelLimitFacts& limits) {
   InventoryGpu gpu;
   gpu.index = device.index();
   gpu.uuid = device.uuid();
@@ -69,6 +71,7 @@ InventoryGpu Look(const nvml::Device& device, const mechanism::Node& node, int d
     note(mig.status());
   }
   gpu.facts.vgpu_host_driver = OffersVgpu(node.roots.sys, gpu.pci_bus_id);
+  gpu.facts.kernel_limits = limits;
   gpu.variants = mechanism::ProbeGpu(gpu.facts);
   return gpu;
 }
@@ -171,7 +174,8 @@ StatusOr<Inventory> TakeInventory(const mechanism::Node& node, const nvml::Libra
   inventory.emulated = library.emulated();
   METE_ASSIGN_OR_RETURN(const auto devices, library.Devices());
   const int driver_major = mechanism::DriverMajor(inventory.driver_version);
-  for (const auto& device : devices) inventory.gpus.push_back(Look(*device, node, driver_major));
+  const mechanism::KernelLimitFacts limits = mechanism::LookForKernelLimits(library, node.roots.sys + "/fs/cgroup");
+  for (const auto& device : devices) inventory.gpus.push_back(Look(*device, node, driver_major, limits));
   if (inventory.gpus.empty()) {
     return Lacks(
         "the driver {} in {} shows no GPU: check that one is plugged in and that this user may open its device file, "

@@ -32,7 +32,7 @@ gpu::Roots RootsOf(const std::string& driver) {
   roots.driver = driver;
   if (driver == "/") return roots;
   if (Exists(Below(driver, "dev/nvidiactl"))) roots.dev = driver;
-  if (Exists(Below(driver, "sys/bus/pci"))) roots.sys = Below(driver, "sys");
+  if (Exists(Below(driver, "sys/bus/pci")) || Exists(Below(driver, "sys/fs/cgroup"))) roots.sys = Below(driver, "sys");
   if (Exists(Below(driver, "proc/driver/nvidia"))) roots.proc = Below(driver, "proc");
   return roots;
 }

@@ -14,6 +14,7 @@ constexpr ComputeCapability kVolta{7, 0};
 constexpr ComputeCapability kAmpere{8, 0};
 constexpr ComputeCapability kHopper{9, 0};
 constexpr ComputeCapability kMpsLeast{3, 5};
+constexpr int kLimitsDriver = 615;
 
 bool MigOn(const GpuFacts& facts) { return facts.mig.current == nvml::MigMode::kEnabled; }
 
@@ -74,6 +75,13 @@ std::optional<std::string> WhyNot(const GpuFacts& facts, const gpu::Variant& var
 
 // What a person should know about something that is possible.
 std::string Remark(const GpuFacts& facts, Mechanism mechanism) {
+  // Of interest where the driver has them: on an older one there is nothing to be done about it.
+  if (mechanism == Mechanism::kIntercept && facts.kernel_limits.driver_major >= kLimitsDriver) {
+    const std::string why = WhyNoKernelLimits(facts.kernel_limits);
+    if (!why.empty()) return "the library alone limits memory: " + why;
+    return fmt::format("the {} holds the memory limit too, the library alone that of compute",
+                       facts.kernel_limits.dmem ? "kernel" : "driver");
+  }
   if (mechanism != Mechanism::kMig) return {};
   if (facts.mig.current != facts.mig.pending) return "a change of MIG mode waits for a reset of the GPU or a reboot";
   if (MigOn(facts)) return "MIG is on";
@@ -121,6 +129,16 @@ int DriverMajor(std::string_view version) {
   int major = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), major);
   return error == std::errc() && end != version.data() && major > 0 ? major : 0;
+}
+
+std::string WhyNoKernelLimits(const KernelLimitFacts& facts) {
+  if (facts.driver_major < kLimitsDriver) {
+    return fmt::format("limits by cgroup need driver {}, and this is {}", kLimitsDriver, facts.driver_major);
+  }
+  if (!facts.calls) return "this NVML has no calls for limits by cgroup";
+  if (!facts.cgroup_v2) return fmt::format("there is no cgroup v2 tree in {}", facts.cgroups);
+  if (!facts.writable) return fmt::format("{} cannot be written by this user; root and the agent can", facts.cgroups);
+  return {};
 }
 
 bool Built(Mechanism mechanism) { return mechanism == Mechanism::kIntercept; }

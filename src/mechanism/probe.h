@@ -14,6 +14,19 @@
 
 namespace mete::mechanism {
 
+// What a node offers for limits of device memory that the kernel holds (intercept/kernel_limits.h).
+struct KernelLimitFacts {
+  int driver_major = 0;
+  bool calls = false;      // NVML has the calls
+  bool cgroup_v2 = false;  // mounted where `cgroups` says
+  bool dmem = false;       // with the kernel's controller; else the driver counts for itself
+  bool writable = false;   // by this process
+  std::string cgroups;     // SYS/fs/cgroup
+};
+
+// Why they cannot be used; empty: they can, as far as is to be seen without setting one.
+std::string WhyNoKernelLimits(const KernelLimitFacts& facts);
+
 struct GpuFacts {
   std::string name;                   // as NVML prints it
   const gpu::Board* board = nullptr;  // null: not in the catalogue
@@ -21,6 +34,7 @@ struct GpuFacts {
   nvml::MigState mig;
   int driver_major = 0;           // 580
   bool vgpu_host_driver = false;  // the host offers vGPU types for this GPU
+  KernelLimitFacts kernel_limits;
 };
 
 // 580 of "580.65.06"; 0 if it does not start with a number.

@@ -58,6 +58,8 @@ StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& file) {
     Resolve(library, "nvmlDeviceGetComputeRunningProcesses_v2", &api->processes);
   }
   Resolve(library, "nvmlSystemGetProcessName", &api->process_name);
+  Resolve(library, "nvmlDeviceGetMemoryLimits_v1", &api->memory_limits);
+  Resolve(library, "nvmlDeviceSetMemoryLimits_v1", &api->set_memory_limits);
   api->emulated = dlsym(library, "mete_emulated_node") != nullptr;
 
   if (nvmlReturn_t code = api->init(); code != abi::NVML_SUCCESS) {

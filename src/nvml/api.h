@@ -53,6 +53,8 @@ class Api {
   decltype(&abi::nvmlDeviceGetMigMode) mig_mode = nullptr;
   decltype(&abi::nvmlDeviceGetComputeRunningProcesses_v3) processes = nullptr;  // or _v2, which is the same
   decltype(&abi::nvmlSystemGetProcessName) process_name = nullptr;
+  decltype(&abi::nvmlDeviceGetMemoryLimits_v1) memory_limits = nullptr;
+  decltype(&abi::nvmlDeviceSetMemoryLimits_v1) set_memory_limits = nullptr;
 
  private:
   Api() = default;

@@ -137,7 +137,23 @@ class RealDevice : public Device {
     return result;
   }
 
+  StatusOr<CgroupMemory> MemoryOfCgroup(const std::string& folder) const override {
+    constexpr const char* kCall = "nvmlDeviceGetMemoryLimits_v1";
+    if (api_->memory_limits == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, kCall);
+    abi::nvmlGetMemoryLimits_v1_t limits = {folder.c_str(), 0, 0, 0};
+    METE_RETURN_IF_ERROR(api_->Check(api_->memory_limits(handle_, &limits), kCall, Of(folder)));
+    return CgroupMemory{{limits.hardLimit}, {limits.currentUsed}};
+  }
+
+  Status LimitCgroup(const std::string& folder, Bytes hard) const override {
+    constexpr const char* kCall = "nvmlDeviceSetMemoryLimits_v1";
+    if (api_->set_memory_limits == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, kCall);
+    abi::nvmlSetMemoryLimits_v1_t limits = {folder.c_str(), 0, hard.count};
+    return api_->Check(api_->set_memory_limits(handle_, &limits), kCall, Of(folder));
+  }
+
  private:
+  std::string Of(const std::string& folder) const { return fmt::format("{}, cgroup {}", Object(), folder); }
   std::string Object() const { return fmt::format("GPU {} ({})", index_, uuid_); }
   Status Check(nvmlReturn_t code, const char* call) const { return api_->Check(code, call, Object()); }
   std::string NameOf(uint32_t pid) const {
@@ -197,6 +213,7 @@ class RealLibrary : public Library {
   const std::string& nvml_version() const override { return nvml_version_; }
   uint32_t cuda_version() const override { return cuda_version_; }
   bool emulated() const override { return api_->emulated; }
+  bool limits_cgroups() const override { return api_->memory_limits != nullptr && api_->set_memory_limits != nullptr; }
 
  private:
   std::shared_ptr<const Api> api_;
@@ -205,6 +222,14 @@ class RealLibrary : public Library {
 };
 
 }  // namespace
+
+StatusOr<CgroupMemory> Device::MemoryOfCgroup(const std::string&) const {
+  return absl::UnimplementedError(fmt::format("GPU {}: this driver has no memory limits by cgroup", index()));
+}
+
+Status Device::LimitCgroup(const std::string&, Bytes) const {
+  return absl::UnimplementedError(fmt::format("GPU {}: this driver has no memory limits by cgroup", index()));
+}
 
 StatusOr<std::string> Library::Find(std::string_view driver_root) {
   std::string root(driver_root);

@@ -49,6 +49,13 @@ struct Process {
   std::string name;  // as NVML knows it; may be empty
 };
 
+// Device memory of the processes of one cgroup on one GPU.
+struct CgroupMemory {
+  Bytes hard;  // the most they may have; kNoMemoryLimit: no limit
+  Bytes used;
+};
+inline constexpr Bytes kNoMemoryLimit{UINT64_MAX};
+
 struct Utilization {
   uint32_t gpu = 0, memory = 0;  // percent of the driver's last sample period
 };
@@ -76,6 +83,10 @@ class Device {
   virtual StatusOr<Utilization> Use() const = 0;
   // Samples newer than `since_us` (NVML's time stamps, µs; 0: all it still has); none is an empty list.
   virtual StatusOr<std::vector<ProcessUtilization>> ProcessUse(uint64_t since_us) const = 0;
+  // Limits that the driver and the kernel hold for a cgroup; `folder`: its full path. Unsupported before driver 615 and
+  // on MIG devices; NoSuch: there is no such group, or it has no limit. Setting needs root.
+  virtual StatusOr<CgroupMemory> MemoryOfCgroup(const std::string& folder) const;
+  virtual Status LimitCgroup(const std::string& folder, Bytes hard) const;
 };
 
 class Library {
@@ -96,6 +107,8 @@ class Library {
   virtual const std::string& driver_version() const = 0;  // "580.65.06"
   virtual const std::string& nvml_version() const = 0;
   virtual uint32_t cuda_version() const = 0;  // 13000: newest CUDA this driver runs
+  // It has the calls for limits by cgroup; whether they do anything depends on driver and kernel.
+  virtual bool limits_cgroups() const { return false; }
   // This library says of itself that it is mete's emulated node: reports carry a watermark, nothing else depends on it.
   virtual bool emulated() const = 0;
 };

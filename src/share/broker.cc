@@ -52,6 +52,7 @@ StatusOr<std::unique_ptr<Broker>> Broker::Start(Options options) {
   METE_RETURN_IF_ERROR(MakePlaces(broker->options_.places));
   METE_RETURN_IF_ERROR(broker->TakeLocks());
   METE_ASSIGN_OR_RETURN(broker->nvml_, broker->options_.open_nvml());
+  broker->OpenKernelLimits();
   METE_ASSIGN_OR_RETURN(broker->loop_, Loop::Make());
   METE_ASSIGN_OR_RETURN(broker->book_, Book::Open(broker->options_.places.book));
   METE_RETURN_IF_ERROR(broker->Refresh());
@@ -110,6 +111,7 @@ Status Broker::HealShare(const ShareRow& row, const std::vector<SlotRow>& slots,
   if (!reason.empty()) {
     log::Info("healed share={} removed: {}", row.grant.share, reason);
     METE_RETURN_IF_ERROR(mechanism_.Release(row.grant));
+    RemoveKernelGroup(row.grant);
     METE_RETURN_IF_ERROR(book_->Delete(row.grant.id));
     Note(row.grant.share, {}, "ended", reason);
     return OkStatus();
@@ -120,7 +122,10 @@ Status Broker::HealShare(const ShareRow& row, const std::vector<SlotRow>& slots,
   Share& healed = *share;
   shares_[row.grant.id] = std::move(share);
   METE_RETURN_IF_ERROR(PutInForce(healed, alive));
-  for (const auto& entry : healed.tenancy->holders()) WatchSlot(healed, entry.second);
+  for (const auto& entry : healed.tenancy->holders()) {
+    WatchSlot(healed, entry.second);
+    EnterKernelGroup(healed, entry.second.process.pid);  // the group may be new
+  }
   for (const HolderRow& holder : held) {
     if (StatusOr<Fd> pidfd = OpenPidFd(holder.process); pidfd.ok()) {
       METE_RETURN_IF_ERROR(Hold(healed, holder.process, std::move(*pidfd)));
@@ -141,6 +146,7 @@ Status Broker::RemoveOrphans() {
     std::filesystem::remove_all(entry.path(), failed);
     log::Info("removed {}: no share of the book", entry.path().string());
   }
+  RemoveKernelOrphans();
   return OkStatus();
 }
 
@@ -168,6 +174,7 @@ Status Broker::Run() {
       if (const auto reading = audit_->Take()) OnReading(*reading);
     }
     if (NodeGone()) break;
+    RemoveKernelLeftovers();
     if (!shares_.empty() || !callers_.empty()) busy = Clock::now();
     if (Clock::now() - busy >= options_.idle && TryToLeave()) break;
   }

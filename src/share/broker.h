@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "ledger/messages.h"
 #include "mechanism/intercept/intercept.h"
+#include "mechanism/intercept/kernel_limits.h"
 #include "nvml/library.h"
 #include "plan/values.h"
 #include "share/audit.h"
@@ -46,6 +47,7 @@ class Broker {
   struct Options {
     Places places;
     std::string interceptor_dir;
+    std::string cgroups;  // SYS/fs/cgroup of the node; empty: none, and the kernel is not asked
     std::function<StatusOr<std::unique_ptr<nvml::Library>>()> open_nvml;
     std::chrono::milliseconds idle{5000};
     std::chrono::milliseconds audit_period{1000};
@@ -92,7 +94,9 @@ class Broker {
     Fd listener;
     std::map<int, Fd> connections;
     std::vector<RunHolder> run_holders;
-    std::vector<Watch> watches;  // in the order of row.grant.gpus
+    std::optional<std::map<std::string, uint64_t>> kernel;  // hard limits it was given, by GPU; none: not by the kernel
+    std::string no_kernel;                                  // why
+    std::vector<Watch> watches;                             // in the order of row.grant.gpus
     std::vector<Leaver> leavers;
     std::vector<ProcessId> frozen;  // stopped for going past their quota
   };
@@ -137,6 +141,18 @@ class Broker {
   Share* FindByName(const std::string& name);
   Share* FindById(const std::string& id);
   std::vector<uint64_t> ContextBytes(const plan::Grant& grant) const;
+
+  // broker_kernel.cc: limits by cgroup
+  void OpenKernelLimits();
+  void MakeKernelGroup(Share& share);
+  void EnterKernelGroup(Share& share, uint32_t pid);
+  void LimitInKernel(Share& share, size_t position);
+  void DropKernelGroup(Share& share, const Status& why);
+  void RemoveKernelGroup(const plan::Grant& grant);
+  void RemoveKernelLeftovers();
+  void RemoveKernelOrphans();
+  std::vector<mechanism::Evidence::Item> KernelEvidence(const Share& share) const;
+  Json KernelJson(const Share& share) const;
 
   // broker_tenants.cc: what stands behind broker.sock
   Status ListenFor(Share& share);
@@ -187,6 +203,9 @@ class Broker {
   Options options_;
   mechanism::Intercept mechanism_;
   std::unique_ptr<nvml::Library> nvml_;
+  std::unique_ptr<mechanism::KernelLimits> kernel_;  // null: not here
+  std::string no_kernel_limits_;                     // why
+  std::vector<plan::Grant> kernel_left_;             // whose groups are still to be removed
   std::unique_ptr<Loop> loop_;
   Fd broker_lock_, book_lock_, listener_;
   std::unique_ptr<Book> book_;

@@ -105,6 +105,8 @@ StatusOr<Json> Broker::Do(const Command& command, Peer peer) {
       METE_ASSIGN_OR_RETURN(Share * share, find(command.share));
       if (share->row.kind == Kind::kRun) {
         METE_RETURN_IF_ERROR(Hold(*share, peer.process, std::move(peer.pidfd)));
+      } else {
+        EnterKernelGroup(*share, peer.process.pid);
       }
       return GrantReply(*share);
     }

@@ -35,6 +35,7 @@ Json Broker::Brief(const Share& share) const {
   json["directory"] = mechanism_.Directory(grant);
   json["made_at"] = share.row.made_at;
   json["processes"] = share.tenancy->holders().size();
+  json["kernel_limit"] = KernelJson(share);
   json["gpus"] = Json::array();
   for (size_t i = 0; i < grant.gpus.size(); ++i) json["gpus"].push_back(OnGpu(share, i));
   return json;
@@ -85,8 +86,12 @@ Json Broker::OnGpu(const Share& share, size_t position) const {
   for (size_t i = 0; i < occupancy.holdings.size(); ++i) {
     if (occupancy.holdings[i].share != share.row.grant.share) continue;
     for (const plan::PromiseState& state : plan::PromisesNow(occupancy, i, enforcement)) {
+      std::string because = state.because;
+      if (share.kernel && state.promise == "memory-quota") {
+        because += "; the kernel refuses what is beyond it too, but for managed memory";
+      }
       json["promises"].push_back(
-          {{"promise", state.promise}, {"asked", state.asked}, {"kept", state.kept}, {"because", state.because}});
+          {{"promise", state.promise}, {"asked", state.asked}, {"kept", state.kept}, {"because", because}});
     }
   }
   return json;
@@ -129,6 +134,7 @@ StatusOr<Json> Broker::Full(const Share& share) const {
     evidence.items.push_back(
         {"the ledger is known", false, "the broker restarted and waits for the share's processes"});
   }
+  for (mechanism::Evidence::Item& item : KernelEvidence(share)) evidence.items.push_back(std::move(item));
   json["in_force"] = evidence.InForce();
   json["evidence"] = Json::array();
   for (const auto& item : evidence.items) {

@@ -185,6 +185,7 @@ Status Broker::PutInForce(Share& share, const std::vector<SlotRow>& slots) {
   METE_ASSIGN_OR_RETURN(share.tenancy, Tenancy::Make(share.row.grant, ContextBytes(share.row.grant), slots));
   share.tenancy->limits().audits.store(audits_);
   METE_RETURN_IF_ERROR(JoinWindows(share));
+  MakeKernelGroup(share);
   return ListenFor(share);
 }
 
@@ -202,6 +203,7 @@ void Broker::Withdraw(Share& share) {
   share.connections.clear();
   share.listener.Reset();
   if (const Status released = mechanism_.Release(share.row.grant); !released.ok()) log::Error("{}", Message(released));
+  if (share.kernel) RemoveKernelGroup(share.row.grant);
   options_.reached("end: directory removed");
   if (const Status deleted = book_->Delete(share.row.grant.id); !deleted.ok()) {
     log::Error("{}", Message(deleted));
@@ -237,6 +239,7 @@ Status Broker::Hold(Share& share, const ProcessId& process, Fd pidfd) {
   METE_RETURN_IF_ERROR(book_->PutHolder({share.row.grant.id, process}));
   const std::string id = share.row.grant.id;
   METE_RETURN_IF_ERROR(loop_->Add(pidfd.get(), EPOLLIN, [this, id, process](uint32_t) { DropRunHolder(id, process); }));
+  EnterKernelGroup(share, process.pid);  // what it starts is born in it
   share.run_holders.push_back({process, std::move(pidfd)});
   return OkStatus();
 }
@@ -306,6 +309,7 @@ void Broker::Allot(const std::string& uuid) {
       if (share.row.grant.gpus[i].uuid != uuid) continue;
       const plan::Allotment& allotment = allotments[next++];
       share.row.grant.gpus[i].allotment = allotment;
+      LimitInKernel(share, i);
       if (!share.tenancy) continue;
       const auto index = static_cast<uint32_t>(i);
       ledger::GpuLimits& limits = share.tenancy->limits().gpu[i];

@@ -143,6 +143,7 @@ void Broker::OnAttach(Share& share, int fd, const std::string& program) {
   options_.reached("attach: written");
   for (Watch& watch : share.watches) watch.slots.erase(taken.slot);
   WatchSlot(share, taken);
+  EnterKernelGroup(share, taken.process.pid);  // one that was not started through `mete run`
   log::Info("share={} attached pid={} program={} slot={}", share.row.grant.share, taken.process.pid, program,
             taken.slot);
   Reply(fd, Attached(taken.slot, taken.generation),

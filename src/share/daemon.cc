@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "mechanism/intercept/intercept.h"
+#include "mechanism/node.h"
 #include "nvml/library.h"
 #include "share/broker.h"
 #include "share/process.h"
@@ -128,6 +129,8 @@ Status RunBroker(const Places& places, int ready_fd) {
     options.places = places;
     METE_ASSIGN_OR_RETURN(options.interceptor_dir, mechanism::InterceptorBesideProgram());
     const std::string driver_root = places.driver_root;
+    METE_ASSIGN_OR_RETURN(const mechanism::Node node, mechanism::FindNode(driver_root));
+    options.cgroups = node.roots.sys + "/fs/cgroup";
     options.open_nvml = [driver_root] { return nvml::Library::Open(driver_root); };
     return Broker::Start(std::move(options));
   };

@@ -43,8 +43,9 @@ def until(condition, what, seconds=30):
 
 
 class World:
-    def __init__(self, gpus="A100-SXM4-40GB", up=True):
+    def __init__(self, gpus="A100-SXM4-40GB", up=True, driver=None):
         self.gpus = gpus
+        self.driver = ["--driver", driver] if driver else []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mete-e2e-"))
         self.node = self.folder / "node"
         self.up_at_start = up
@@ -56,7 +57,7 @@ class World:
 
     def __enter__(self):
         if self.up_at_start:
-            self.ok("emulate", "up", "--gpus", self.gpus, "--dir", str(self.node))
+            self.ok("emulate", "up", "--gpus", self.gpus, *self.driver, "--dir", str(self.node))
         return self
 
     def __exit__(self, kind, value, trace):

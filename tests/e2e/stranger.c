@@ -5,6 +5,8 @@
    API: alloc pitch managed async async-ptsz pool vmm export module library array small-arrays array3d mipmap graph
         capture fragments
 
+   $STRANGER_DRIVER: the driver library by its path, as a program that goes past whatever stands in front of it.
+
    Prints one JSON line: bytes asked for and got, the refusing call's error, and what cuMemGetInfo says. Exit 0 when an
    allocation was refused, 3 when none ever was, 4 when the driver could not be used. */
 #include <dlfcn.h>
@@ -199,7 +201,8 @@ static result allocate(size_t bytes) {
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   api = argv[1];
-  library = dlopen("libcuda.so.1", RTLD_NOW);
+  const char* driver = getenv("STRANGER_DRIVER");
+  library = dlopen(driver ? driver : "libcuda.so.1", RTLD_NOW);
   if (!library) {
     fprintf(stderr, "stranger: %s\n", dlerror());
     return 4;
