@@ -4,8 +4,12 @@
   generate_interceptor.py table    DATA_DIR WRAPPED OUT   driver_table.h: one pointer per driver function that mete knows
   generate_interceptor.py wrappers DATA_DIR WRAPPED OUT   wrappers.cc: the exported functions and the list of entries
   generate_interceptor.py map      DATA_DIR WRAPPED OUT   version script: what the proxy exports
+  generate_interceptor.py preload  DATA_DIR WRAPPED OUT   preload_names.inc: the exported names of both proxies, numbered
+  generate_interceptor.py preload-map DATA_DIR WRAPPED OUT   version script: what libmete-preload.so exports
   generate_interceptor.py null     DATA_DIR BEHAVIOUR OUT C source: a driver whose every function succeeds at once, but
                                                           for those that BEHAVIOUR (a C++ source) defines
+  generate_interceptor.py null-VERSION DATA_DIR BEHAVIOUR OUT      the same, knowing no function newer than CUDA VERSION
+  generate_interceptor.py null-map-VERSION DATA_DIR BEHAVIOUR OUT  version script: what such a driver exports
 """
 import pathlib
 import re
@@ -95,7 +99,29 @@ def version_map(data_dir, wrapped):
     return "{\n  global:\n" + names + "  local: *;\n};\n"
 
 
-def null(data_dir, behaviour):
+def preloaded(data_dir, wrapped):
+    nvml = re.findall(r"^  X\((nvml\w+),", (pathlib.Path(wrapped).parent / "nvml_driver.h").read_text(), re.M)
+    return [f.symbol for f, hook in load(data_dir, wrapped) if hook != "use"] + nvml
+
+
+def preload(data_dir, wrapped):
+    out = ["/* Generated from wrapped.txt and nvml_driver.h; do not edit. */"]
+    out += [f"METE_NAME({name}, {index})" for index, name in enumerate(preloaded(data_dir, wrapped))]
+    return "\n".join(out) + "\n"
+
+
+def preload_map(data_dir, wrapped):
+    # dlsym and its kin name their versions themselves, in preload_entry.S.
+    out = "METE_1 {\n  global:\n" + "".join(f"    {name};\n" for name in preloaded(data_dir, wrapped)) + "  local: *;\n};\n"
+    return out + "".join(f"{version} {{ }};\n" for version in ("GLIBC_2.2.5", "GLIBC_2.3.4", "GLIBC_2.17", "GLIBC_2.34"))
+
+
+def null_map(data_dir, newest):
+    names = "".join(f"    {f.symbol};\n" for f in generate_cuda.load(data_dir) if f.version <= newest)
+    return "{\n  global:\n    null_driver_*;\n" + names + "  local: *;\n};\n"
+
+
+def null(data_dir, behaviour, newest=1 << 30):
     own = set(re.findall(r"^CUresult (cu\w+)\(", pathlib.Path(behaviour).read_text(), re.M))
     functions = generate_cuda.load(data_dir)
     unknown = own - {f.symbol for f in functions}
@@ -111,19 +137,25 @@ def null(data_dir, behaviour):
     out += ["struct NullEntry { const char *symbol, *name; int version, stream; void* address; };",
             "const struct NullEntry null_entries[] = {"]
     numbers = {"-": 0, "legacy": 1, "per-thread": 2}
-    out += [f'  {{"{f.symbol}", "{f.name}", {f.version}, {numbers[f.stream]}, (void*)&{f.symbol}}},' for f in functions]
-    out += ["};", f"const unsigned null_entry_count = {len(functions)};"]
+    known = [f for f in functions if f.version <= newest]
+    out += [f'  {{"{f.symbol}", "{f.name}", {f.version}, {numbers[f.stream]}, (void*)&{f.symbol}}},' for f in known]
+    out += ["};", f"const unsigned null_entry_count = {len(known)};"]
     return "\n".join(out) + "\n"
 
 
 def main(arguments):
-    kinds = {"table": table, "wrappers": wrappers, "map": version_map, "null": null}
-    if len(arguments) != 4 or arguments[0] not in kinds:
+    kinds = {"table": table, "wrappers": wrappers, "map": version_map, "preload": preload, "preload-map": preload_map, "null": null}
+    older = re.fullmatch(r"null(-map)?-(\d+)", arguments[0]) if arguments else None
+    if len(arguments) != 4 or not (older or arguments[0] in kinds):
         sys.exit(__doc__)
     kind, data_dir, second, out = arguments
     path = pathlib.Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(kinds[kind](data_dir, second))
+    if older:
+        text = null_map(data_dir, int(older[2])) if older[1] else null(data_dir, second, int(older[2]))
+    else:
+        text = kinds[kind](data_dir, second)
+    path.write_text(text)
 
 
 if __name__ == "__main__":

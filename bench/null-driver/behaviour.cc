@@ -39,6 +39,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   uuid->bytes[0] = static_cast<char>(device + 1);
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) { return *bytes = kTotal, CUDA_SUCCESS; }
 CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice) { return *bytes = 0xFFFFFFFFu, CUDA_SUCCESS; }
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {

@@ -2,9 +2,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "interceptor/nvml_driver.h"
 #include "interceptor/nvml_filter.h"
+#include "interceptor/own_names.h"
 #include "interceptor/view_nvml.h"
 #include "ledger/layout.h"
 
@@ -30,6 +32,14 @@ __attribute__((constructor)) void LoadNvml() {
   nvml_driver.name = reinterpret_cast<decltype(nvml_driver.name)>(dlsym(handle, #name));
   METE_NVML_WRAPPED(METE_NVML_RESOLVE)
 #undef METE_NVML_RESOLVE
+  if (nvml_driver.nvmlInit_v2 == nullptr && nvml_driver.nvmlInit == nullptr) return;  // no driver at all
+  const char* missing[64];
+  size_t count = 0;
+#define METE_NVML_MISSING(name, ...) \
+  if (nvml_driver.name == nullptr && count < std::size(missing)) missing[count++] = #name;
+  METE_NVML_WRAPPED(METE_NVML_MISSING)
+#undef METE_NVML_MISSING
+  HideOwnNames(missing, count);
 }
 
 // The share, for functions that come after nvmlInit; null: the driver's word is final (not initialised).

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kWrapped[] = {"cuInit",          "cuMemAlloc_v2",       "cuMemAlloc",
                                     "cuLaunchKernel",  "cuLaunchKernel_ptsz", "cuCtxCreate_v4",
                                     "cuMemGetInfo_v2", "cuGetProcAddress_v2", "cuMemFreeAsync_ptsz"};
-constexpr const char* kNotWrapped[] = {"cuModuleLoadData", "cuMemcpyHtoD_v2", "cuDriverGetVersion", "cuStreamCreate",
+constexpr const char* kNotWrapped[] = {"cuModuleGetFunction", "cuMemcpyHtoD_v2", "cuDriverGetVersion", "cuStreamCreate",
                                        "cuDeviceGetName"};
 
 std::string FileOf(void* address) {
@@ -120,6 +120,80 @@ TENANT(NullArguments) {
   REQUIRE(CU(cuGetProcAddress_v2)("cuInit", &found, 12000, 0, nullptr) == CUDA_SUCCESS && InProxy(found));
 }
 
+// A driver as of CUDA 11.5: it has the first cuGetProcAddress and not the second.
+TENANT(OlderDriver) {
+  REQUIRE(dlsym(Proxy(), "cuGetProcAddress_v2") == nullptr && dlerror() != nullptr);
+  REQUIRE(dlsym(Proxy(), "cuCtxCreate_v4") == nullptr && dlsym(Proxy(), "cuLaunchKernelEx") == nullptr);
+  for (const char* name : {"cuInit", "cuMemAllocAsync", "cuGetProcAddress", "cuCtxCreate_v3"})
+    REQUIRE(InProxy(dlsym(Proxy(), name)));
+  // The same look-ups through it: what it has not is not there at any version.
+  auto* ask = CU(cuGetProcAddress);
+  void* found = nullptr;
+  REQUIRE(ask("cuMemAlloc", &found, 12000, 0) == CUDA_SUCCESS && InProxy(found));
+  REQUIRE(ask("cuGetProcAddress", &found, 12000, 0) == CUDA_SUCCESS && found == dlsym(Proxy(), "cuGetProcAddress"));
+  REQUIRE(ask("cuLaunchKernelEx", &found, 12000, 0) != CUDA_SUCCESS && found == nullptr);
+  REQUIRE(CU(cuInit)(0) == CUDA_SUCCESS);
+}
+// As of CUDA 11.1: no look-ups through the driver at all, and no stream-ordered memory.
+TENANT(OldDriver) {
+  for (const char* name : {"cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAllocAsync", "cuMemAllocAsync_ptsz"})
+    REQUIRE(dlsym(Proxy(), name) == nullptr);
+  for (const char* name : {"cuInit", "cuMemAlloc_v2", "cuCtxCreate_v2", "cuMemCreate"})
+    REQUIRE(InProxy(dlsym(Proxy(), name)));
+  REQUIRE(CU(cuInit)(0) == CUDA_SUCCESS);
+  CUcontext context;
+  REQUIRE(CU(cuCtxCreate_v2)(&context, 0, 0) == CUDA_SUCCESS);
+  CUdeviceptr p;
+  REQUIRE(CU(cuMemAlloc_v2)(&p, 4096) == CUDA_SUCCESS && CU(cuMemFree_v2)(p) == CUDA_SUCCESS);
+}
+// One base name, two shapes of function: CUDA 13 gave these an argument more.
+TENANT(SameNameOtherShape) {
+  auto* ask = CU(cuGetProcAddress_v2);
+  const auto at = [&](const char* name, int version) {
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult status;
+    REQUIRE(ask(name, &found, version, 0, &status) == CUDA_SUCCESS);
+    Dl_info info;
+    REQUIRE(dladdr(found, &info) != 0 && info.dli_saddr == found);
+    return std::string(info.dli_sname);
+  };
+  REQUIRE(at("cuCtxSynchronize", 12090) == "cuCtxSynchronize" &&
+          at("cuCtxSynchronize", 13000) == "cuCtxSynchronize_v2");
+  REQUIRE(at("cuCtxGetDevice", 12090) == "cuCtxGetDevice" && at("cuCtxGetDevice", 13000) == "cuCtxGetDevice_v2");
+  REQUIRE(at("cuCtxCreate", 3020) == "cuCtxCreate_v2" && at("cuCtxCreate", 2000) == "cuCtxCreate");
+  REQUIRE(at("cuCtxCreate", 12000) == "cuCtxCreate_v3" && at("cuCtxCreate", 12050) == "cuCtxCreate_v4");
+  REQUIRE(at("cuGraphInstantiate", 10000) != at("cuGraphInstantiate", 11000));
+}
+TENANT(NullForMemGetInfo) {
+  REQUIRE(CU(cuInit)(0) == CUDA_SUCCESS);
+  CUcontext context;
+  REQUIRE(CU(cuCtxCreate_v2)(&context, 0, 0) == CUDA_SUCCESS);
+  size_t free = 0, total = 0;
+  REQUIRE(CU(cuMemGetInfo_v2)(nullptr, &total) == CUDA_SUCCESS && total != 0);
+  REQUIRE(CU(cuMemGetInfo_v2)(&free, nullptr) == CUDA_SUCCESS && free != 0);
+  REQUIRE(CU(cuMemGetInfo_v2)(nullptr, nullptr) == CUDA_SUCCESS);
+  unsigned old_total = 0;
+  REQUIRE(CU(cuMemGetInfo)(nullptr, &old_total) == CUDA_SUCCESS && old_total != 0);
+}
+
+StandInOptions OnDriver(const char* path) {
+  StandInOptions options = Options();
+  options.driver = path;
+  options.quota = uint64_t{4} << 30;
+  return options;
+}
+TEST(Resolver, Fault27_ADriverWithoutTheSecondLookUpOffersNone) {
+  EXPECT_EQ(RunTenant(StandIn(OnDriver(METE_NULL_DRIVER_11050_PATH)), "OlderDriver"), 0);
+}
+TEST(Resolver, Fault33_ADriverWithoutStreamOrderedMemoryOffersNone) {
+  EXPECT_EQ(RunTenant(StandIn(OnDriver(METE_NULL_DRIVER_11010_PATH)), "OldDriver"), 0);
+}
+TEST(Resolver, Fault29_TheVersionDecidesOnTheShapeOfAFunction) {
+  EXPECT_EQ(RunTenant(StandIn(Options()), "SameNameOtherShape"), 0);
+}
+TEST(Resolver, Fault35_NullIsTakenWhereTheDriverTakesIt) {
+  EXPECT_EQ(RunTenant(StandIn(OnDriver(METE_NULL_DRIVER_PATH)), "NullForMemGetInfo"), 0);
+}
 TEST(Resolver, Dlsym) { EXPECT_EQ(RunTenant(StandIn(Options()), "Dlsym"), 0); }
 TEST(Resolver, DlsymDefault) { EXPECT_EQ(RunTenant(StandIn(Options()), "DlsymDefault"), 0); }
 TEST(Resolver, Dlvsym) { EXPECT_EQ(RunTenant(StandIn(Options()), "DlvsymLooksInTheProxyFirst"), 0); }
@@ -131,7 +205,9 @@ TEST(Resolver, OwnNameSpace) {
   if (mete::testing::kSanitized) GTEST_SKIP() << "a sanitizer's runtime does not work in a second name space";
   EXPECT_EQ(RunTenant(StandIn(Options()), "NameSpace"), 0);
 }
-TEST(Resolver, EveryVersionAndFlag) { EXPECT_EQ(RunTenant(StandIn(Options()), "Matrix"), 0); }
+TEST(Resolver, Fault28_EveryVersionAndFlagIsAnsweredAsByTheDriver) {
+  EXPECT_EQ(RunTenant(StandIn(Options()), "Matrix"), 0);
+}
 TEST(Resolver, NullArguments) { EXPECT_EQ(RunTenant(StandIn(Options()), "NullArguments"), 0); }
 
 }  // namespace

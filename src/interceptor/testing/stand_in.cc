@@ -47,6 +47,8 @@ StandIn::StandIn(const StandInOptions& options) : options_(options) {
   Link(options.proxy, directory_ + "/libcuda.so.1");
   Link("libcuda.so.1", directory_ + "/libcuda.so");
   Link(options.driver, directory_ + "/libmete-driver-cuda.so.1");
+  const std::filesystem::path preload = std::filesystem::path(options.proxy).parent_path() / "libmete-preload.so";
+  if (std::filesystem::exists(preload)) Link(preload.string(), directory_ + "/libmete-preload.so");
   Link(options.ml_proxy, directory_ + "/libnvidia-ml.so.1");
   Link(options.ml_driver, directory_ + "/libmete-driver-ml.so.1");
   ledger_fd_ = ledger::CreateLedger(static_cast<uint32_t>(options.gpus.size()), &ledger_);

@@ -26,7 +26,7 @@ struct StandInOptions {
   bool tracked = false;
   uint32_t share = ledger::kFullShare;
   ledger::ComputeMode mode = ledger::ComputeMode::kWorkConserving;
-  std::string proxy;     // path of the proxy libcuda.so.1
+  std::string proxy;     // path of the proxy libcuda.so.1; libmete-preload.so is linked too if it stands beside it
   std::string driver;    // path of the driver behind it
   std::string ml_proxy;  // empty: none
   std::string ml_driver;

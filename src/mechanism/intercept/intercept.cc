@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kPreload[] = "libmete-preload.so";
+constexpr std::array<const char*, 3> kLibraries = {"libcuda.so.1", "libnvidia-ml.so.1", kPreload};  // of a grant
 constexpr std::array<const char*, 6> kLibraryDirs = {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib",
                                                      "lib/x86_64-linux-gnu",     "lib64",     "lib"};
 
@@ -125,6 +127,8 @@ Support Intercept::Probe(const plan::GpuOccupancy& gpu) const {
     if (const auto library = DriverLibrary(options_.driver_root, name); !library.ok()) {
       return {false, Message(library.status())};
     }
+  }
+  for (const char* name : kLibraries) {
     if (access((options_.interceptor_dir + "/" + name).c_str(), R_OK) != 0) {
       return {false, fmt::format("the interceptor {}/{} is missing", options_.interceptor_dir, name)};
     }
@@ -151,17 +155,23 @@ Edits Intercept::EditsOf(const plan::Grant& grant) const {
   edits.prepend.push_back({"LD_LIBRARY_PATH", directory});
   // Only this one tool: a whole directory in front would shadow the user's own programs.
   edits.prepend.push_back({"PATH", directory + "/bin"});
-  if (grant.preload) edits.prepend.push_back({"LD_PRELOAD", directory + "/libcuda.so.1"});
+  if (grant.preload) edits.prepend.push_back({"LD_PRELOAD", directory + "/" + kPreload});
   return edits;
 }
 
 StatusOr<Edits> Intercept::Prepare(const plan::Grant& grant) const {
   const std::string directory = Directory(grant);
+  // The dynamic linker takes these characters for ends of names, and then passes over what it cannot find.
+  const char* ends = grant.preload ? ":;$ \t\n" : ":;$";
+  if (const size_t at = directory.find_first_of(ends); at != std::string::npos) {
+    return Lacks("the dynamic linker cannot be told of {}, for the '{}' in it; name another place with XDG_RUNTIME_DIR",
+                 directory, directory[at]);
+  }
   METE_ASSIGN_OR_RETURN(const std::string cuda, DriverLibrary(options_.driver_root, "libcuda.so.1"));
   METE_ASSIGN_OR_RETURN(const std::string ml, DriverLibrary(options_.driver_root, "libnvidia-ml.so.1"));
   METE_RETURN_IF_ERROR(MakeDirectory(directory));
   METE_RETURN_IF_ERROR(MakeDirectory(directory + "/bin"));
-  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+  for (const char* name : kLibraries) {
     METE_RETURN_IF_ERROR(CopyOnce(options_.interceptor_dir + "/" + name, directory + "/" + name));
   }
   METE_RETURN_IF_ERROR(Link("libcuda.so.1", directory + "/libcuda.so"));
@@ -178,7 +188,8 @@ StatusOr<Edits> Intercept::Prepare(const plan::Grant& grant) const {
 StatusOr<Evidence> Intercept::Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants) const {
   const std::string directory = Directory(grant);
   Evidence evidence;
-  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1", "libmete-driver-cuda.so.1", "libmete-driver-ml.so.1"}) {
+  for (const char* name :
+       {"libcuda.so.1", "libnvidia-ml.so.1", kPreload, "libmete-driver-cuda.so.1", "libmete-driver-ml.so.1"}) {
     std::error_code error;
     const bool there = fs::is_regular_file(directory + "/" + name, error);
     if (!there)

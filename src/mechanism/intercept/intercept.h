@@ -4,6 +4,7 @@
 //
 //   GRANTS/ID/ libcuda.so.1                immutable copy of the proxy        libcuda.so      -> libcuda.so.1
 //              libnvidia-ml.so.1           immutable copy of the NVML proxy   libnvidia-ml.so -> libnvidia-ml.so.1
+//              libmete-preload.so         immutable copy of what is preloaded where the loader's path is not ours
 //              libmete-driver-cuda.so.1 -> the node's libcuda.so.1            (found by the proxy's RUNPATH $ORIGIN)
 //              libmete-driver-ml.so.1   -> the node's libnvidia-ml.so.1
 //              bin/nvidia-smi           -> the node's tool, where there is one
@@ -28,7 +29,7 @@ class Intercept final : public Mechanism {
  public:
   struct Options {
     std::string driver_root;      // node root with the real libraries
-    std::string interceptor_dir;  // holds the proxies libcuda.so.1 and libnvidia-ml.so.1
+    std::string interceptor_dir;  // holds the proxies libcuda.so.1 and libnvidia-ml.so.1, and libmete-preload.so
     std::string grants_dir;       // exists; one directory per grant is made in it
     std::string proc_root = "/proc";
   };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -32,6 +33,7 @@ class InterceptTest : public ::testing::Test {
     Write(root_ / "node/usr/bin/nvidia-smi", "tool");
     Write(root_ / "proxies/libcuda.so.1", "proxy");
     Write(root_ / "proxies/libnvidia-ml.so.1", "nvml proxy");
+    Write(root_ / "proxies/libmete-preload.so", "preload");
     grant_.share = "a";
     grant_.id = "0123456789abcdef0123456789abcdef";
   }
@@ -77,7 +79,7 @@ TEST_F(InterceptTest, PreparesVerifiesAndReleases) {
   EXPECT_EQ(Read(root_ / "node/usr/bin/nvidia-smi"), "tool");
 }
 
-TEST_F(InterceptTest, AnUpgradeLeavesTheLibrariesOfRunningTenantsAlone) {
+TEST_F(InterceptTest, Fault47_AnUpgradeLeavesTheLibrariesOfRunningTenantsAlone) {
   const Intercept intercept = Make();
   ASSERT_TRUE(intercept.Prepare(grant_).ok());
   Write(root_ / "proxies/libcuda.so.1", "newer proxy");
@@ -107,6 +109,32 @@ TEST_F(InterceptTest, SaysWhatTheMachineLacks) {
   edits = Make().Prepare(grant_);
   EXPECT_EQ(ExitCodeFor(edits.status()), ExitCode::kLacks);
   EXPECT_THAT(Message(edits.status()), HasSubstr("no NVIDIA driver there"));
+}
+
+// Where the linker would pass over the proxy or "cannot be preloaded: ignored", nothing is started.
+TEST_F(InterceptTest, Fault46_WhatTheLinkerWouldIgnoreIsRefused) {
+  for (const char* name : {"a:b", "a;b", "a$b", "a b"}) {
+    const fs::path grants = root_ / name;
+    fs::create_directories(grants);
+    plan::Grant grant = grant_;
+    grant.preload = strchr(name, ' ') != nullptr;
+    const Intercept intercept({(root_ / "node").string(), (root_ / "proxies").string(), grants.string(), "/proc"});
+    const StatusOr<Edits> edits = intercept.Prepare(grant);
+    EXPECT_EQ(ExitCodeFor(edits.status()), ExitCode::kLacks) << name;
+    EXPECT_TRUE(fs::is_empty(grants)) << name;
+  }
+}
+
+TEST_F(InterceptTest, Fault46_APreloadedLibraryIsThereBeforeItIsNamed) {
+  grant_.preload = true;
+  const StatusOr<Edits> edits = Make().Prepare(grant_);
+  ASSERT_TRUE(edits.ok()) << Message(edits.status());
+  const std::string library = Make().Directory(grant_) + "/libmete-preload.so";
+  EXPECT_EQ(Read(library), "preload");
+  EXPECT_THAT(edits->Apply({"LD_PRELOAD=/own.so"}), ::testing::Contains("LD_PRELOAD=" + library + ":/own.so"));
+  fs::remove_all(root_ / "grants" / grant_.id.substr(0, 16));
+  fs::remove(root_ / "proxies/libmete-preload.so");
+  EXPECT_EQ(ExitCodeFor(Make().Prepare(grant_).status()), ExitCode::kLacks);
 }
 
 TEST_F(InterceptTest, EditsSurviveTheirJson) {

@@ -57,6 +57,7 @@ Node::Node() {
   WriteFile(root / "node/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "nvml");
   WriteFile(root / "proxies/libcuda.so.1", "proxy");
   WriteFile(root / "proxies/libnvidia-ml.so.1", "nvml proxy");
+  WriteFile(root / "proxies/libmete-preload.so", "preload");
   places = *PlacesBelow((root / "node").string(), (root / "r").string(), (root / "s").string());
   driver.Add();
   client_ = std::make_unique<Client>(places, [] { return Lacks("no broker runs"); });
