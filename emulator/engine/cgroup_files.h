@@ -1,11 +1,11 @@
 // The cgroup tree of an emulated node: plain folders and files below its sys root, with the names and contents that
 // cgroup v2 documents. Nobody fills a new folder here and nothing keeps a list of processes right, so:
 //
-//   FOLDER/cgroup.controllers        of the root: "dmem", for whoever looks whether the controller is there
-//   FOLDER/cgroup.subtree_control    what was written to it: a line "+dmem" hands the controller down to the folders
-//   below FOLDER/cgroup.procs              what was written to it, a process a line; those that have ended are ignored
-//   FOLDER/dmem.{max,min,current}    written by the engine once limits are set or memory is charged there
-//   dmem.capacity                    of the root
+//   ROOT/cgroup.controllers          "dmem", for whoever looks whether the controller is there
+//   ROOT/dmem.capacity               what each GPU has
+//   FOLDER/cgroup.subtree_control    what was written to it: a line "+dmem" hands the controller to the folders below
+//   FOLDER/cgroup.procs              what was written to it, a process a line
+//   FOLDER/dmem.{max,min,current}    by the engine: at once when limits are set, within 50 ms when memory is charged
 //
 // A process is in the group that lists it, else in that of its nearest living ancestor that is listed. The kernel
 // inherits membership at fork; here a process loses it when it was not listed itself and its listed ancestors have

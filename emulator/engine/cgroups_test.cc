@@ -49,7 +49,10 @@ class FakeTree : public CgroupTree {
   std::string GroupOf(uint32_t pid) override { return member.count(pid) != 0 ? member[pid] : ""; }
   bool Exists(const std::string& path) override { return folders.count(path) != 0; }
   bool HasController(const std::string& path) override { return Exists(path); }
-  void Show(const std::string&, uint32_t, const MemoryLimits&, uint64_t) override {}
+  std::map<std::string, uint64_t> shown;  // what was in use
+  void Show(const std::string& path, uint32_t, const MemoryLimits&, uint64_t current) override {
+    shown[path] = current;
+  }
 };
 
 class LimitsTest : public testing::Test {
@@ -102,6 +105,21 @@ TEST_F(LimitsTest, HoldForAllProcessesOfAGroupTogetherContextsIncluded) {
   EXPECT_EQ(reply.a, left + Context());
   node_.End(two);
   EXPECT_EQ(Current(), 0u);
+}
+
+TEST_F(LimitsTest, FilesFollowWithoutBeingWrittenForEachAllocation) {
+  const TestNode::Process tenant = node_.AddTenant(1);
+  node_.Pass(Engine::kCgroupFilesNs);
+  EXPECT_EQ(tree_->shown["mete/a"], Context());
+  EXPECT_EQ(tree_->shown["mete"], Context());
+  ASSERT_EQ(node_.Ask(tenant, MessageType::kReserveMemory, 0, 0, 100), Result::kOk);
+  EXPECT_EQ(tree_->shown["mete/a"], Context());
+  ASSERT_TRUE(node_.engine().NextEventNs());
+  EXPECT_LE(*node_.engine().NextEventNs(), node_.now() + Engine::kCgroupFilesNs);
+  node_.Pass(Engine::kCgroupFilesNs);
+  EXPECT_EQ(tree_->shown["mete/a"], Context() + 100);
+  ASSERT_EQ(Set(kLimit), Result::kOk);
+  EXPECT_EQ(tree_->shown["mete/a"], Context() + 100);
 }
 
 TEST_F(LimitsTest, AContextThatDoesNotFitIsRefused) {

@@ -162,6 +162,10 @@ void Engine::AdvanceTo(uint64_t now_ns) {
   }
   HappenDue(now_ns);
   AdvanceModels(now_ns);
+  if (!unwritten_.empty() && now_ns - cgroups_written_ns_ >= kCgroupFilesNs) {
+    WriteCgroups();
+    cgroups_written_ns_ = now_ns;
+  }
   for (const auto& gpu : gpus_) {
     if (now_ns - gpu->meter.LastSampleNs() >= Meter::kSampleNs) {
       Meters(*gpu, now_ns);
@@ -174,6 +178,7 @@ std::optional<uint64_t> Engine::NextEventNs() const {
                                    [](const auto& session) { return session.second->outstanding > 0; });
   std::optional<uint64_t> next;
   if (const uint64_t fault = NextFaultNs(); fault != UINT64_MAX) next = fault;
+  if (!unwritten_.empty()) next = std::min(next.value_or(UINT64_MAX), cgroups_written_ns_ + kCgroupFilesNs);
   for (const auto& gpu : gpus_) {
     const std::optional<uint64_t> event = gpu->model.NextEventNs();
     if (event) next = std::min(next.value_or(UINT64_MAX), *event);

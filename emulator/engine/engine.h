@@ -11,8 +11,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/engine/accounting.h"
@@ -81,6 +83,8 @@ class Engine {
   void AdvanceTo(uint64_t now_ns);
   // True if some ring holds what has not been taken.
   bool RingsPending() const;
+  // The files of cgroups follow within this time.
+  static constexpr uint64_t kCgroupFilesNs = 50'000'000;
   // Earliest instant at which the engine has something to do by itself.
   std::optional<uint64_t> NextEventNs() const;
   // Events published so far.
@@ -200,7 +204,8 @@ class Engine {
   Cgroups::Id CgroupOf(const Session& session);
   void Uncharge(Cgroups::Id group, uint32_t gpu, uint64_t bytes);
   bool Charge(Cgroups::Id group, uint32_t gpu, uint64_t bytes);
-  void ShowCgroup(Cgroups::Id group, uint32_t gpu);
+  void ShowCgroup(Cgroups::Id group, uint32_t gpu);  // and those above it, soon
+  void WriteCgroups();
   void ForgetRemovedCgroups();
   Result SetLimits(uint32_t gpu, const std::string& group, MemoryLimits limits);
   Result GetLimits(uint32_t gpu, const std::string& group, MemoryLimits* limits, uint64_t* current);
@@ -239,6 +244,8 @@ class Engine {
   uint64_t backing_used_ = 0;
   PhysicalMemory physical_;
   Cgroups cgroups_;
+  std::set<std::pair<Cgroups::Id, uint32_t>> unwritten_;  // group and GPU whose files are behind
+  uint64_t cgroups_written_ns_ = 0;
   std::vector<Arrival> arrivals_;
   std::vector<CrossWait> cross_waits_;
   std::vector<SessionId> broken_;

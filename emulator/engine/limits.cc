@@ -27,9 +27,14 @@ void Engine::Uncharge(Cgroups::Id group, uint32_t gpu, uint64_t bytes) {
 }
 
 void Engine::ShowCgroup(Cgroups::Id group, uint32_t gpu) {
-  for (; group != 0; group = cgroups_.ParentOf(group)) {
+  for (; group != 0; group = cgroups_.ParentOf(group)) unwritten_.emplace(group, gpu);
+}
+
+void Engine::WriteCgroups() {
+  for (const auto& [group, gpu] : unwritten_) {
     settings_.cgroups->Show(cgroups_.PathOf(group), gpu, cgroups_.LimitsOf(group, gpu), cgroups_.Current(group, gpu));
   }
+  unwritten_.clear();
 }
 
 // A group's limits go with its folder; a new one of the same name begins without.
@@ -56,6 +61,7 @@ Result Engine::SetLimits(uint32_t gpu, const std::string& group, MemoryLimits li
     cgroups_.SetLimits(above, gpu, sum);
   }
   ShowCgroup(id, gpu);
+  WriteCgroups();
   return Result::kOk;
 }
 

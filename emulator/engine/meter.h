@@ -3,6 +3,7 @@
 #ifndef METE_EMULATOR_ENGINE_METER_H_
 #define METE_EMULATOR_ENGINE_METER_H_
 
+#include <cmath>
 #include <cstdint>
 #include <deque>
 
@@ -27,7 +28,7 @@ class Meter {
   uint32_t HostToDeviceKbps() const { return rx_kbps_; }  // KB/s of the last second
   uint32_t DeviceToHostKbps() const { return tx_kbps_; }
   uint32_t PowerMw() const { return power_mw_; }
-  uint32_t TemperatureC() const { return static_cast<uint32_t>(temperature_c_ + 0.5); }
+  uint32_t TemperatureC() const { return static_cast<uint32_t>(std::lround(temperature_c_)); }
   uint64_t EnergyMj() const { return static_cast<uint64_t>(energy_mj_); }
 
  private:

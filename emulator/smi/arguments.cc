@@ -340,7 +340,7 @@ Exit ParseOptions(const Option* options, size_t count, const std::vector<std::st
       value = words[++i];
     }
     const std::string wrong = option->apply(value, request);
-    if (!wrong.empty()) return Bad(message, name + " " + value + ": " + wrong);
+    if (!wrong.empty()) return Bad(message, std::string(name).append(" ").append(value).append(": ").append(wrong));
     if (request->action == Action::kHelp) return kOk;
   }
   return kOk;

@@ -94,6 +94,7 @@ def the_limit_changes_and_is_healed_by_the_next_broker():
         broker = [p for p in world.processes() if b"_broker" in open(f"/proc/{p}/cmdline", "rb").read()]
         require(len(broker) == 1, "one broker", broker)
         os.kill(broker[0], signal.SIGKILL)
+        until(lambda: broker[0] not in world.processes(), "the broker has ended")
         until(lambda: world.mete("share", "list").returncode == 0, "a new broker")
         items, share = evidence(world, "live")
         require(items and items[0]["holds"] and "3 GiB" in items[0]["because"], "healed", share)
@@ -102,7 +103,7 @@ def the_limit_changes_and_is_healed_by_the_next_broker():
         for process in broker + [child.pid, got["pid"]]:
             os.kill(process, signal.SIGKILL)
         child.wait()
-        until(lambda: got["pid"] not in world.processes(), "the tenant has ended")
+        until(lambda: not {*broker, got["pid"]} & {*world.processes()}, "broker and tenant have ended")
         world.ok("share", "list")
         until(lambda: not groups(world), "the group of a dead share is gone")
 
