@@ -100,7 +100,7 @@ class CallObjects {
   void Structure(const char* name, std::function<T()> make) {
     makers_[name] = [this, make] { return Address(make()); };
   }
-  void Node(const char* name, std::function<CUresult(CUgraphNode*, CUgraph)> add) {
+  void Node(const char* name, const std::function<CUresult(CUgraphNode*, CUgraph)>& add) {
     Object<CUgraphNode>(name, [this, add](CUgraphNode* node) { return add(node, As<CUgraph>("graph")); });
   }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "api.h"
+#include "emulator/cuda/exports.h"
 
 namespace mete::emulator::cuda {
 

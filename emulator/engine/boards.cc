@@ -146,7 +146,8 @@ uint64_t Mixed(uint64_t x) {  // splitmix64
 
 void MakeUuid(const std::string& node_root, const std::string& board, uint32_t index, uint8_t (&uuid)[16]) {
   uint64_t state = Mixed(index + 1);
-  for (const char c : node_root + "\n" + board) state = Mixed(state ^ static_cast<uint8_t>(c));
+  const std::string whole = node_root + "\n" + board;
+  for (const char c : whole) state = Mixed(state ^ static_cast<uint8_t>(c));
   const uint64_t halves[2] = {Mixed(state), Mixed(state + 1)};
   std::memcpy(uuid, halves, sizeof(uuid));
   uuid[6] = static_cast<uint8_t>((uuid[6] & 0x0f) | 0x40);

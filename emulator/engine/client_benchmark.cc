@@ -38,7 +38,7 @@ void PostLaunch(benchmark::State& state) {
   work.kernel.blocks = 100;
   work.kernel.threads_per_block = 128;
   work.kernel.warp_instructions[kFp32] = 5000;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const auto begin = std::chrono::steady_clock::now();
     uint64_t last = 0;
     for (int i = 0; i < kBatch; ++i) last = client->Submit(stream, work);
@@ -53,7 +53,7 @@ void SocketRoundTrip(benchmark::State& state) {
   const std::unique_ptr<Client> client = Open(state);
   if (client == nullptr) return;
   uint64_t free_bytes = 0, total = 0;
-  for (auto _ : state) client->MemoryInfo(0, &free_bytes, &total);
+  for ([[maybe_unused]] auto _ : state) client->MemoryInfo(0, &free_bytes, &total);
 }
 BENCHMARK(SocketRoundTrip)->Unit(benchmark::kNanosecond);
 

@@ -178,7 +178,7 @@ Status MakeTree(const std::string& root, const std::string& libraries, const std
       return Lacks("{} of the emulated node is missing: {}; build or install the whole of mete", name,
                    Message(content.status()));
     }
-    METE_RETURN_IF_ERROR(WriteText(root + "/" + folder + "/" + name, *content, 0755));
+    METE_RETURN_IF_ERROR(WriteText(fmt::format("{}/{}/{}", root, folder, name), *content, 0755));
   }
   const std::string link = root + "/" + kLibraries + "/libcuda.so";
   if (symlink("libcuda.so.1", link.c_str()) != 0 && errno != EEXIST) {

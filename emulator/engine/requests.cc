@@ -36,7 +36,7 @@ uint64_t WallClockUs() {
 
 void Copy(const std::string& text, char* out, size_t size) {
   std::memset(out, 0, size);
-  std::memcpy(out, text.data(), std::min(text.size(), size - 1));
+  text.copy(out, size - 1);
 }
 
 const char* NeedText(Need need) {

@@ -65,7 +65,7 @@ void GpuModel::State::Progress(uint64_t to) {
 void GpuModel::State::CountActivity(const Kernel& kernel, double dt) {
   const double blocks = static_cast<double>(kernel.in_flight), sms = gpu.sm_count;
   sm_active_ns += std::min(1.0, blocks / sms) * dt;
-  const double warps = (kernel.cost.threads_per_block + 31) / 32;  // whole warps
+  const auto warps = static_cast<double>((kernel.cost.threads_per_block + 31) / 32);  // whole ones
   occupancy_ns += std::min(1.0, blocks * warps * 32 / (sms * gpu.threads_per_sm)) * dt;
   const double cycles = gpu.clock_hz * 1e-9 * dt * sms;
   for (uint32_t i = 0; i < kInstructionClasses; ++i) {

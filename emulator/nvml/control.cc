@@ -4,7 +4,6 @@
 
 namespace mete::nvml::abi {
 
-using emulator::GpuInfo;
 using emulator::GpuState;
 using emulator::NvmlSession;
 

@@ -118,7 +118,8 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
 // The older structures are shorter beginnings of the newer one: no byte beyond them is written.
 static nvmlReturn_t GivePciPrefix(nvmlDevice_t device, nvmlPciInfo_t* pci, size_t bytes) {
   nvmlPciInfo_t info = {};
-  nvmlReturn_t code = nvmlDeviceGetPciInfo_v3(device, pci == nullptr ? nullptr : &info);
+  if (pci == nullptr) return nvmlDeviceGetPciInfo_v3(device, nullptr);  // which says what is wrong
+  const nvmlReturn_t code = nvmlDeviceGetPciInfo_v3(device, &info);
   if (code == NVML_SUCCESS) std::memcpy(static_cast<void*>(pci), &info, bytes);
   return code;
 }

@@ -20,7 +20,6 @@ namespace {
 using emulator::EccCounts;
 using emulator::GpuInfo;
 using emulator::GpuState;
-using emulator::NvmlSession;
 using emulator::WithState;
 
 constexpr unsigned kBanksPerStack = 64;  // whose spare rows the histogram counts
@@ -67,7 +66,7 @@ nvmlReturn_t GivePages(nvmlDevice_t device, int cause, unsigned* count, unsigned
       return NVML_ERROR_INVALID_ARGUMENT;
     }
     const nvmlReturn_t code = emulator::GiveList(pages, count, addresses);
-    for (size_t i = 0; code == NVML_SUCCESS && with_times && i < pages.size(); ++i) {
+    for (size_t i = 0; code == NVML_SUCCESS && timestamps != nullptr && i < pages.size(); ++i) {
       timestamps[i] = emulator::WallClockUs() / 1'000'000;
     }
     return code;

@@ -50,7 +50,7 @@ nvmlReturn_t ProcessSamples(nvmlDevice_t device, unsigned* count, uint64_t since
     const unsigned room = out == nullptr ? 0 : *count;
     *count = static_cast<unsigned>(samples.size());
     if (samples.empty()) return NVML_ERROR_NOT_FOUND;
-    if (room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
+    if (out == nullptr || room < samples.size()) return NVML_ERROR_INSUFFICIENT_SIZE;
     for (size_t i = 0; i < samples.size(); ++i) out[i] = make(samples[i]);
     return NVML_SUCCESS;
   });

@@ -79,7 +79,7 @@ Token Lexer::Number(Token token) {
     const bool is_double = At(1) == 'd' || At(1) == 'D';
     const int digits = is_double ? 16 : 8;
     for (int i = 0; i < digits; ++i) {
-      const int digit = HexDigit(At(static_cast<size_t>(2 + i)));
+      const int digit = HexDigit(At(2 + static_cast<size_t>(i)));
       if (digit < 0) return bad();
       token.bits = token.bits << 4 | static_cast<uint64_t>(digit);
     }

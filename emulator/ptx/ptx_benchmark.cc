@@ -49,7 +49,7 @@ void Interpret(benchmark::State& state, const char* body, uint32_t block) {
   launch.block[0] = block;
   launch.parameters = parameters.data();
   double lanes = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const Outcome out = Run(module, *module.FindEntry("k"), launch, memory, Budget(), nullptr);
     if (!out.effect) state.SkipWithError(out.fault_detail.c_str());
     double instructions = 0;
@@ -67,7 +67,7 @@ BENCHMARK_CAPTURE(Interpret, partial_warp, kArithmetic, 20);
 
 void ParseText(benchmark::State& state) {
   const std::string text = Loop(kArithmetic);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     Module module;
     Error error;
     benchmark::DoNotOptimize(Parse(text, 90, &module, &error));
@@ -82,7 +82,8 @@ void SmallLaunch(benchmark::State& state) {
   if (!Parse(".version 7.0\n.target sm_70\n.visible .entry k() { ret; }\n", 90, &module, &error)) std::abort();
   TestMemory memory;
   Launch launch;
-  for (auto _ : state) benchmark::DoNotOptimize(Run(module, *module.FindEntry("k"), launch, memory, Budget(), nullptr));
+  for ([[maybe_unused]] auto _ : state)
+    benchmark::DoNotOptimize(Run(module, *module.FindEntry("k"), launch, memory, Budget(), nullptr));
 }
 BENCHMARK(SmallLaunch);
 

@@ -56,7 +56,7 @@ inline std::vector<uint32_t> Iota(uint32_t n) {
   return values;
 }
 
-inline std::vector<uint32_t> RunOverArray(const std::string& text, std::vector<uint32_t> values, uint32_t block,
+inline std::vector<uint32_t> RunOverArray(const std::string& text, const std::vector<uint32_t>& values, uint32_t block,
                                           uint32_t dynamic_shared = 0) {
   Fixture f(text);
   const uint64_t p = f.memory.Put(values);

@@ -27,7 +27,7 @@ double MeasureNs(const GpuParameters& gpu, const KernelCost& cost) {
   work.kernel = cost;
   for (int i = 0; i < kKernels; ++i) model.Submit(0, stream, work);
   uint64_t first = 0, last = 0;
-  while (const std::optional<uint64_t> next = model.NextEventNs()) {
+  for (std::optional<uint64_t> next = model.NextEventNs(); next.has_value(); next = model.NextEventNs()) {
     model.AdvanceTo(*next, [&](const Completion& done) {
       if (done.sequence == 1) first = done.at_ns;
       if (done.sequence == kKernels) last = done.at_ns;

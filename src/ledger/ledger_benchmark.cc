@@ -19,7 +19,7 @@ View JoinMany(testing::Pages& pages, int64_t slots) {
 void BM_ReserveAndReturn(benchmark::State& state) {
   testing::Pages pages;
   const View view = JoinMany(pages, state.range(0));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(Reserve(view, 4096));
     Return(view, 4096);
   }
@@ -30,7 +30,7 @@ void BM_HopelessReserve(benchmark::State& state) {
   testing::Pages pages;
   const View view = JoinMany(pages, state.range(0));
   Charge(view, uint64_t{1} << 40);
-  for (auto _ : state) benchmark::DoNotOptimize(Reserve(view, 4096));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(Reserve(view, 4096));
 }
 BENCHMARK(BM_HopelessReserve)->Arg(1)->Arg(16);
 
@@ -39,7 +39,7 @@ void BM_TryStartAndFinish(benchmark::State& state) {
   const View view = JoinMany(pages, state.range(0));
   pages.SetCompute(state.range(1) != 0 ? ComputeMode::kHard : ComputeMode::kWorkConserving, kFullShare);
   uint64_t now = 1'000'000'000'000;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     now += 1000;
     pages.limits->heartbeat_ns.store(now, std::memory_order_relaxed);
     benchmark::DoNotOptimize(TryStart(view, 500, now));
@@ -49,7 +49,7 @@ void BM_TryStartAndFinish(benchmark::State& state) {
 BENCHMARK(BM_TryStartAndFinish)->ArgsProduct({{1, 4, 16, 64, 1024}, {0, 1}})->ArgNames({"slots", "hard"});
 
 void BM_Clock(benchmark::State& state) {
-  for (auto _ : state) benchmark::DoNotOptimize(MonotonicNs());
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(MonotonicNs());
 }
 BENCHMARK(BM_Clock);
 

@@ -38,7 +38,7 @@ template <typename Chooser>
 void Time(benchmark::State& state, const Moments& moments, Chooser& planner) {
   const auto gpus = static_cast<size_t>(moments.gpus);
   size_t next = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(planner.Choose({moments.states.data() + next * gpus, gpus}, moments.profiles[next]));
     if (++next == moments.profiles.size()) next = 0;
   }
@@ -65,7 +65,7 @@ BENCHMARK_CAPTURE(BM_ChooseAndLearn, a100, "a100-sxm4-40gb")->Arg(1)->Arg(8);
 
 void BM_Solve(benchmark::State& state, const char* board) {
   const States& states = StatesOf(board);
-  for (auto _ : state) benchmark::DoNotOptimize(Planner(states, Demand::Uniform(states.geometry())));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(Planner(states, Demand::Uniform(states.geometry())));
 }
 BENCHMARK_CAPTURE(BM_Solve, a100, "a100-sxm4-40gb")->Unit(benchmark::kMillisecond);
 
