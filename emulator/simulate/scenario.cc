@@ -297,8 +297,8 @@ void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario*
     reader.Fail("needs 1 to 64 shares");
     return;
   }
-  reader.Each("events", [&](Reader item) { scenario->events.push_back(ReadEvent(*scenario, item)); });
-  reader.Each("expect", [&](Reader item) { scenario->expect.push_back(ReadExpect(*scenario, item)); });
+  reader.Each("events", [&](Reader item) { scenario->events.push_back(ReadEvent(*scenario, std::move(item))); });
+  reader.Each("expect", [&](Reader item) { scenario->expect.push_back(ReadExpect(*scenario, std::move(item))); });
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 namespace mete::emulator {
 namespace {
 
-using ledger::ComputeMode;
 using ledger::Decision;
 using ledger::Verdict;
 

@@ -84,7 +84,7 @@ Status ReadWorkloads(const std::string& text, const std::string& file, Workloads
     reader.Keys({"schema", "collected", "sources", "notes", "workloads"});
     if (reader.Text("schema") != "mete/workloads/1") reader.Fail("schema must be mete/workloads/1");
     if (!reader.Has("workloads")) reader.Fail("has no workloads");
-    reader.Each("workloads", [&](Reader item) {
+    reader.Each("workloads", [&](const Reader& item) {
       Workload workload = ReadWorkload(item);
       if (item.ok()) (*all)[workload.id] = std::move(workload);
     });
