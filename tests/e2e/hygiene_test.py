@@ -2,6 +2,7 @@
 """A program into which mete is loaded finds nothing changed but its GPU: mask, handlers, descriptors, threads, folder, environment, standard
 error. Told on a driver that itself does nothing, so that whatever changes is mete's; and a process that never touches CUDA shows no trace of
 what was preloaded into it but the object itself. Limits are found by place: no variable is needed, and none is missed."""
+import json
 import os
 import shlex
 import shutil
@@ -160,9 +161,43 @@ def fault_44_with_ld_so_preload_an_empty_environment_changes_nothing():
             world.ok("share", "release", "host")
 
 
+def a_static_program_that_asks_for_the_driver_by_name_is_limited_too():
+    """It has no place for a preloaded object, but its own loader follows the path."""
+    with World(up=False) as world:
+        program = world.folder / "static"
+        built = world.run("cc", "-static", "-w", ROOT / "tests/e2e/hygiene.c", "-o", program)
+        if built.returncode != 0:
+            return "skipped: no static C library here"
+        for delivery in ("path", "both"):
+            done = guest(world, program, "quota", delivery=delivery)
+            require(done.returncode == 0 and done.stdout == "31 2\n", f"{delivery}: the quota of 32 GiB is not kept", done.stdout, done.stderr)
+
+
+def fault_42_preloaded_nvml_shows_the_share_and_its_processes():
+    """nvidia-smi, led to the real libnvidia-ml.so.1 by its own path, sees the quota, and of two tenants on the GPU its own share's."""
+    with World() as world:
+        library = world.node / "usr/lib/x86_64-linux-gnu"
+        world.ok("share", "create", "--name", "a", "--memory", "4GiB", "--preload")
+        ours = world.start("mete", "run", "--share", "a", "--", "tenant", "hold", 1 << 30, stdin=-1)
+        theirs = world.start("mete", "run", "--name", "b", "--memory", "4GiB", "--", "tenant", "hold", 1 << 30, stdin=-1)
+        lines = [child.stdout.readline() for child in (ours, theirs)]
+        require(all(lines), "a tenant does not say that it holds", *(child.stderr.read() for child, line in zip((ours, theirs), lines) if not line))
+        pids = [json.loads(line)["pid"] for line in lines]
+        smi = lambda *query: world.ok("run", "--share", "a", "--", "env", f"LD_LIBRARY_PATH={library}", "nvidia-smi", *query, "--format=csv,noheader,nounits").stdout.split()  # noqa: E731
+        total = smi("--query-gpu=memory.total")
+        seen_pids = smi("--query-compute-apps=pid")
+        for child in (ours, theirs):
+            child.stdin.close()
+            child.wait()
+        world.ok("share", "release", "a")
+        require(total == ["4096"], "nvidia-smi does not show the share's size", total)
+        require(seen_pids == [str(pids[0])], f"of {pids} the first alone is of the share", seen_pids)
+
+
 if __name__ == "__main__":
     main([fault_55_loading_and_first_use_change_nothing_of_the_program, fault_55_handlers_of_the_program_stay_its_own, descriptors_may_be_closed_by_the_program,
           preloaded_where_nobody_asks_for_a_gpu_it_leaves_no_trace, fault_31_32_other_names_are_answered_as_if_it_were_not_there,
           fault_33_53_it_needs_only_an_old_c_library_and_has_every_version_of_dlsym, fault_53_the_entry_points_for_aarch64_assemble,
           fault_43_45_without_limits_there_is_no_gpu_and_a_reason, fault_45_a_driver_that_is_not_the_shares_gives_nothing,
-          fault_44_limits_are_found_by_place_with_no_variable_of_metes, fault_44_with_ld_so_preload_an_empty_environment_changes_nothing])
+          fault_44_limits_are_found_by_place_with_no_variable_of_metes, fault_44_with_ld_so_preload_an_empty_environment_changes_nothing,
+          a_static_program_that_asks_for_the_driver_by_name_is_limited_too, fault_42_preloaded_nvml_shows_the_share_and_its_processes])
