@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/output.h"
+#include "emulator/simulate/accuracy.h"
 #include "emulator/simulate/report.h"
 #include "emulator/simulate/wall.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 struct Options {
   std::vector<std::string> files;
+  std::optional<std::string> accuracy;  // rows
+  uint64_t cases = 20;
   bool json = false, check = false, no_gates = false;
   std::vector<std::string> without;  // rules, for tests
   std::string wall;                  // a node's folder; empty: virtual time
@@ -94,6 +97,18 @@ StatusOr<bool> RunFile(const Options& options, const std::string& file, Json* js
   return std::all_of(reports.begin(), reports.end(), [](const CaseReport& report) { return report.Held(); });
 }
 
+StatusOr<bool> RunAccuracy(const Options& options) {
+  const uint64_t seed = options.seed.value_or(1);
+  METE_ASSIGN_OR_RETURN(const std::vector<AccuracyRow> rows, MeasureAccuracy(*options.accuracy, options.cases, seed));
+  if (rows.empty()) return Usage("--accuracy {}: there is no such row", *options.accuracy);
+  if (options.json) {
+    Print(ToText(AccuracyJson(rows, seed)));
+  } else {
+    Print(AccuracyTable(rows, seed));
+  }
+  return std::all_of(rows.begin(), rows.end(), [](const AccuracyRow& row) { return row.Held(); });
+}
+
 int Fail(const Status& status) {
   const ExitCode code = ExitCodeFor(status);
   fmt::print(stderr, "mete-simulate: {}: {}\n", ExitWord(code), Message(status));
@@ -106,7 +121,13 @@ int Main(int argc, char** argv) {
       "Shares of a GPU in virtual time, with the ledger, gate and arbiter that mete itself uses.\n"
       "Nothing here touches a GPU: every figure is simulated.",
       "mete-simulate");
-  app.add_option("FILE", options.files, "Scenario files (YAML)")->required();
+  auto* files = app.add_option("FILE", options.files, "Scenario files (YAML)");
+  app.add_option("--accuracy", options.accuracy,
+                 "Instead of files: generated cases, and the worst of each row; all rows, or those that ROW names")
+      ->expected(0, 1)
+      ->type_name("[ROW]")
+      ->excludes(files);
+  app.add_option("--cases", options.cases, "Of each row")->check(CLI::Range(1, 100'000))->capture_default_str();
   app.add_flag("--json", options.json, "Print JSON");
   app.add_flag("--check", options.check, "End with status 1 when an expectation did not hold");
   app.add_flag("--no-gates", options.no_gates, "The control: let every launch through");
@@ -124,14 +145,20 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Fail(Usage("{}; 'mete-simulate --help' shows the ways to write it", error.what()));
   }
+  if (options.files.empty() && !options.accuracy) return Fail(Usage("no scenario file and no --accuracy was given"));
   Json json = Json::array();
   bool held = true;
+  if (options.accuracy) {
+    const StatusOr<bool> result = RunAccuracy(options);
+    if (!result.ok()) return Fail(result.status());
+    held = *result;
+  }
   for (const std::string& file : options.files) {
     const StatusOr<bool> result = RunFile(options, file, &json);
     if (!result.ok()) return Fail(result.status());
     held = held && *result;
   }
-  if (options.json) Print(ToText(json));
+  if (options.json && !options.accuracy) Print(ToText(json));
   if (const Status written = FinishOutput(); !written.ok()) return Fail(written);
   return options.check && !held ? 1 : 0;
 }

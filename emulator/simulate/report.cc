@@ -48,6 +48,13 @@ double SharePercent(const ShareTimeline& timeline, uint64_t from_ns, uint64_t to
   return 100 * (At(timeline.gpu_ns, to_ns) - At(timeline.gpu_ns, from_ns)) / static_cast<double>(to_ns - from_ns);
 }
 
+StatusOr<double> WorkPercent(const GpuParameters& gpu, const Scenario& scenario, const RunResult& run, uint64_t from_ns,
+                             uint64_t to_ns) {
+  EngineSettings::Gpu only;
+  only.model = gpu;
+  return TotalPercent({only}, std::vector<Placed>(scenario.shares.size()), scenario, run, from_ns, to_ns);
+}
+
 bool CaseReport::Held() const {
   return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.Held(); });
 }

@@ -40,6 +40,11 @@ double MeanLatencyMs(const ShareTimeline& timeline, uint64_t from_ns, uint64_t t
 // GPU time of a share in percent of [from_ns, to_ns).
 double SharePercent(const ShareTimeline& timeline, uint64_t from_ns, uint64_t to_ns);
 
+// Kernels that all shares completed in [from_ns, to_ns), each as a part of what its processes complete when they have
+// the GPU alone and no gate before them; in percent.
+StatusOr<double> WorkPercent(const GpuParameters& gpu, const Scenario& scenario, const RunResult& run, uint64_t from_ns,
+                             uint64_t to_ns);
+
 std::string Table(const Scenario& scenario, const std::vector<CaseReport>& reports);
 Json ToJson(const Scenario& scenario, const std::vector<CaseReport>& reports);
 

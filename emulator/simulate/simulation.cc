@@ -17,7 +17,9 @@ constexpr uint64_t kStart = 1'000'000'000;     // instants of virtual time begin
 constexpr uint64_t kHeartbeatNs = 25'000'000;  // the broker's period
 constexpr uint64_t kDeathNs = 1'000'000;       // until the broker has read a pidfd
 constexpr uint64_t kKillPollNs = 50'000;
-constexpr double kLearning = 0.25;
+// As the interceptor's: what a batch may hold, and how long it stands open.
+constexpr uint64_t kBatchNs = 100'000, kOpenAtMostNs = 100'000;
+constexpr uint64_t kBatchLaunches = 256;
 
 uint64_t Middle(Range range) { return (range.least + range.most) / 2; }
 
@@ -91,11 +93,10 @@ void Simulation::AddProcess(uint32_t share) {
   process.view = {shares_[share].limits.get(), shares_[share].ledger.get(), 0, static_cast<uint32_t>(slot)};
   process.context = model_.AddContext(now_);
   for (uint32_t i = 0; i < spec.streams; ++i) {
-    process.streams.push_back(model_.AddStream(process.context));
-    process_of_[process.streams.back()] = processes_.size();
+    process.streams.push_back({model_.AddStream(process.context), nullptr, 0, 0, 0});
+    process_of_[process.streams.back().id] = {processes_.size(), i};
   }
-  process.predicted_ns.assign(shares_[share].steps.size(), ledger::kUnknownNs);
-  process.measured.assign(shares_[share].steps.size(), false);
+  process.predicted_ns.assign(shares_[share].steps.size(), 0);
   if (spec.off_ns > 0) process.phase = random_() % (spec.on_ns + spec.off_ns);
   processes_.push_back(std::move(process));
   const uint64_t begin = kStart + spec.from_ns + random_() % 1'000'000;
@@ -149,6 +150,12 @@ void Simulation::Handle(const Event& event) {
       }
       Plan(now_ + kHeartbeatNs, What::kHeartbeat, 0);
       break;
+    case What::kClose: {
+      Process& process = processes_[event.index];
+      Stream& stream = process.streams[event.token];
+      if (process.alive && stream.open != nullptr && now_ >= stream.open->began + kOpenAtMostNs) Shut(process, stream);
+      break;
+    }
     case What::kSample: Sample(); break;
     case What::kArrival: Arrived(event.index); break;
     case What::kScripted: Scripted(event.index); break;
@@ -179,15 +186,25 @@ void Simulation::Try(size_t index) {
   uint64_t on_at = 0;
   if (!process.waiting && OffUntil(process, &on_at)) return PlanTry(index, on_at);
   if (shares_[process.share].requests && !NextStep(index)) return;
-  const auto predicted = static_cast<uint64_t>(process.predicted_ns[process.step]);
   const bool kernel = shares_[process.share].steps[process.step].work.kind == WorkKind::kKernel;
-  if (!scenario_.gates || !kernel) return LaunchOn(index, predicted, false);
-  Decision decision = ledger::TryStart(process.view, predicted, now_);
+  if (!scenario_.gates || !kernel) return LaunchOn(index, nullptr);
+  const size_t number = process.next_stream % process.streams.size();
+  Stream& stream = process.streams[number];
+  const uint64_t known = process.predicted_ns[process.step];
+  if (stream.open != nullptr && known != 0 && stream.open->left > 0 && stream.open->cost_left >= known) {
+    if (process.waiting) ledger::EndWait(process.view, process.began_wait, now_);
+    process.waiting = false;
+    return LaunchOn(index, stream.open);
+  }
+  if (stream.open != nullptr) Shut(process, stream);
+  const uint64_t each = known == 0 ? ledger::kUnknownNs : known;
+  const uint64_t fit = each >= kBatchNs ? 1 : std::min(kBatchNs / each, kBatchLaunches);
+  Decision decision = ledger::TryStart(process.view, each * fit, now_);
   if (decision.verdict == Verdict::kWait && !process.waiting) {
     process.waiting = true;
     process.began_wait = now_;
     ledger::BeginWait(process.view, now_);
-    decision = ledger::TryStart(process.view, predicted, now_);
+    decision = ledger::TryStart(process.view, each * fit, now_);
   }
   if (decision.verdict == Verdict::kWait) {
     if (decision.ring) Ring();
@@ -197,24 +214,88 @@ void Simulation::Try(size_t index) {
     process.waiting = false;
     ledger::EndWait(process.view, process.began_wait, now_);
   }
-  if (decision.verdict == Verdict::kGo) LaunchOn(index, predicted, true);
+  if (decision.verdict != Verdict::kGo) return;
+  auto batch = std::make_shared<Batch>();
+  batch->predicted_ns = decision.admitted_ns;
+  batch->cost_left = each * fit;
+  batch->began = now_;
+  batch->left = static_cast<uint32_t>(fit);
+  batch->step = process.step;
+  batch->company = ledger::InFlight(*process.view.ledger, 0) != stream.pending + 1;
+  batch->finished = process.view.ledger->gpu[0].finished.load();
+  batch->stream_finished = stream.finished;
+  stream.open = batch;
+  ++stream.pending;
+  if (fit > 1) Plan(now_ + kOpenAtMostNs, What::kClose, index, number);
+  LaunchOn(index, batch);
 }
 
-void Simulation::LaunchOn(size_t index, uint64_t predicted_ns, bool gated) {
+void Simulation::LaunchOn(size_t index, std::shared_ptr<Batch> batch) {
   Process& process = processes_[index];
-  const StreamId stream = process.streams[process.next_stream++ % process.streams.size()];
-  const uint64_t ahead = ledger::RestNs(*process.view.ledger, 0, now_);  // with this one
-  launches_[stream].push_back({now_, predicted_ns, std::max(ahead, predicted_ns), process.step, gated});
-  model_.Submit(now_, stream, shares_[process.share].steps[process.step].work);
+  Stream& stream = process.streams[process.next_stream++ % process.streams.size()];
+  launches_[stream.id].push_back({batch, 0});
+  model_.Submit(now_, stream.id, shares_[process.share].steps[process.step].work);
   ++process.in_flight;
+  if (batch != nullptr) {
+    const uint64_t known = process.predicted_ns[process.step];
+    batch->mixed = batch->mixed || batch->step != process.step;
+    ++batch->launches;
+    batch->cost_left -= std::min(batch->cost_left, known == 0 ? batch->cost_left : known);
+    if (--batch->left == 0) Shut(process, stream);
+  }
   if (shares_[process.share].requests) ++process.step;
   PlanTry(index, now_ + scenario_.launch_ns);
 }
 
+// Nothing more joins the stream's batch.
+void Simulation::Shut(Process& process, Stream& stream) {
+  const std::shared_ptr<Batch> batch = std::move(stream.open);
+  stream.open = nullptr;
+  batch->shut = true;
+  FinishIfDone(process, stream, batch);
+}
+
+void Simulation::FinishIfDone(Process& process, Stream& stream, const std::shared_ptr<Batch>& batch) {
+  if (!batch->shut || batch->done != batch->launches) return;
+  Learn(process, stream, *batch);
+  // Dated by the GPU's own time stamps, however late it is noticed.
+  stream.last_done = std::max(stream.last_done, batch->last_done);
+  --stream.pending;
+  ++stream.finished;
+  if (ledger::Finish(process.view, 1, batch->predicted_ns, batch->last_done)) Ring();
+  WakeWaiters(process.share, ledger::Relieved(process.view, now_));
+}
+
+// What the interceptor learns from a batch: of launches of one kind, and longer times only when nothing else of the
+// share ran meanwhile.
+void Simulation::Learn(Process& process, const Stream& stream, const Batch& batch) {
+  if (batch.mixed) return;
+  const ledger::GpuLedger& gpu = process.view.ledger->gpu[0];
+  const bool alone = !batch.company &&
+                     gpu.finished.load() - batch.finished == stream.finished - batch.stream_finished &&
+                     ledger::InFlight(*process.view.ledger, 0) == stream.pending;
+  const uint64_t from = std::max(batch.began, stream.last_done);
+  const uint64_t one = std::max<uint64_t>(1, (batch.last_done > from ? batch.last_done - from : 1) / batch.launches);
+  uint64_t& old = process.predicted_ns[batch.step];
+  if (old == 0) {
+    old = one;
+  } else if (one < old) {
+    old -= (old - one) / 2;
+  } else if (alone) {
+    old += (one - old) / 8;
+  }
+}
+
 void Simulation::Completed(const Completion& done) {
-  Process& process = processes_[process_of_.at(done.stream)];
+  const auto [index, number] = process_of_.at(done.stream);
+  Process& process = processes_[index];
+  for (Launch& launch : launches_[done.stream]) {
+    if (launch.done_at != 0) continue;
+    launch.done_at = done.at_ns;
+    break;
+  }
   process.last_notice = std::max(process.last_notice, done.at_ns + Draw(scenario_.notice));
-  Plan(process.last_notice, What::kNotice, process_of_.at(done.stream), done.stream);
+  Plan(process.last_notice, What::kNotice, index, done.stream);
 }
 
 void Simulation::Notice(size_t index, StreamId stream) {
@@ -228,16 +309,10 @@ void Simulation::Notice(size_t index, StreamId stream) {
   ++share.completed;
   timeline.longest_gap_ns = std::max(timeline.longest_gap_ns, now_ - std::min(now_, share.last_completion));
   share.last_completion = now_;
-  if (launch.gated) {
-    // What was predicted to be over after `ahead` was over after `took`: this launch's part of it is corrected by the
-    // same ratio. Alone in flight that is its own duration; behind others it holds for short and long ones alike.
-    const auto took = static_cast<double>(now_ - launch.at);
-    const double learned = static_cast<double>(launch.predicted_ns) * took / static_cast<double>(launch.ahead_ns);
-    double& predicted = process.predicted_ns[launch.step];
-    predicted += (process.measured[launch.step] ? kLearning : 1) * (learned - predicted);
-    process.measured[launch.step] = true;
-    if (ledger::Finish(process.view, 1, launch.predicted_ns, now_)) Ring();
-    WakeWaiters(process.share, ledger::Relieved(process.view, now_));
+  if (launch.batch != nullptr) {
+    ++launch.batch->done;
+    launch.batch->last_done = launch.done_at;
+    FinishIfDone(process, process.streams[process_of_.at(stream).second], launch.batch);
   }
   if (process.in_flight == 0 && process.in_request && process.step == share.steps.size()) EndRequest(index);
   if (process.try_at == UINT64_MAX) PlanTry(index, now_);

@@ -50,30 +50,41 @@ class Simulation {
   StatusOr<RunResult> Run();
 
  private:
-  enum class What { kTry, kNotice, kBrokerWake, kHeartbeat, kSample, kScripted, kDeath, kArrival };
+  enum class What { kTry, kNotice, kClose, kBrokerWake, kHeartbeat, kSample, kScripted, kDeath, kArrival };
   struct Event {
     uint64_t at;
     uint64_t order;  // equal instants keep the order in which they were planned
     What what;
     uint64_t index;  // process, scripted event, or slot << 32 | share
-    uint64_t token;  // kTry, kBrokerWake: void if it is not the latest; kNotice: stream
+    uint64_t token;  // kTry, kBrokerWake: void if it is not the latest; kNotice: stream; kClose: stream of the process
     bool operator>(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }
   };
+  // Launches that the gate let in together, as the interceptor does it.
+  struct Batch {
+    uint64_t predicted_ns = 0, began = 0, last_done = 0, cost_left = 0;
+    uint32_t launches = 0, done = 0, left = 0;
+    size_t step = 0;
+    bool mixed = false, shut = false, company = false;
+    uint64_t finished = 0, stream_finished = 0;  // the ledger's count and the stream's when it began
+  };
   struct Launch {
-    uint64_t at, predicted_ns, ahead_ns;
-    size_t step;
-    bool gated;
+    std::shared_ptr<Batch> batch;  // null: not gated
+    uint64_t done_at = 0;
+  };
+  struct Stream {
+    StreamId id;
+    std::shared_ptr<Batch> open;
+    uint64_t pending = 0, finished = 0, last_done = 0;
   };
   struct Process {
     uint32_t share = 0;
     ledger::View view;
     ContextId context = 0;
-    std::vector<StreamId> streams;
+    std::vector<Stream> streams;
     uint32_t next_stream = 0, in_flight = 0;
     bool alive = true, waiting = false;
     uint64_t began_wait = 0, try_at = 0, token = 0, last_notice = 0, phase = 0;
-    std::vector<double> predicted_ns;  // by step
-    std::vector<bool> measured;
+    std::vector<uint64_t> predicted_ns;  // by step; 0: never measured
     // Of a workload: requests that wait for their turn, and the one under way.
     std::deque<uint64_t> arrivals;
     bool in_request = false;
@@ -97,7 +108,10 @@ class Simulation {
   void PlanTry(size_t process, uint64_t at);
   void Try(size_t process);
   bool OffUntil(const Process& process, uint64_t* on_at) const;
-  void LaunchOn(size_t process, uint64_t predicted_ns, bool gated);
+  void LaunchOn(size_t process, std::shared_ptr<Batch> batch);
+  void Shut(Process& process, Stream& stream);
+  void FinishIfDone(Process& process, Stream& stream, const std::shared_ptr<Batch>& batch);
+  void Learn(Process& process, const Stream& stream, const Batch& batch);
   bool NextStep(size_t process);  // false: nothing to launch now
   void PlanArrival(size_t process, uint64_t from_ns);
   void Arrived(size_t process);
@@ -128,8 +142,8 @@ class Simulation {
   double clock_ = 1, memory_ = 1;
   std::vector<Share> shares_;
   std::vector<Process> processes_;
-  std::vector<uint64_t> unseen_deaths_;  // while the broker is down
-  std::unordered_map<StreamId, size_t> process_of_;
+  std::vector<uint64_t> unseen_deaths_;                                 // while the broker is down
+  std::unordered_map<StreamId, std::pair<size_t, size_t>> process_of_;  // and which of its streams
   std::unordered_map<StreamId, std::deque<Launch>> launches_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   RunResult result_;

@@ -146,7 +146,10 @@ void Tracker::FinishFirst(Process& p, Track& track, size_t count, uint64_t notic
       const uint64_t one = (done > from ? done - from : 1) / batch.launches;
       // Company stretches the time, never shortens it: what is shorter than believed is true all the same.
       const uint64_t believed = costs_.Predict(batch.key);
-      if (alone || believed == 0 || one < believed) costs_.Learn(batch.key, one);
+      if (alone || believed == 0 || one < believed) {
+        costs_.Learn(batch.key, one);
+        if (batch.function_key != 0) costs_.Learn(batch.function_key, one);
+      }
     }
     track.last_done = std::max(done, track.last_done);
     Finish(p, batch, done);

@@ -101,8 +101,11 @@ Track* Tracker::Find(CUcontext context, CUstream stream, bool per_thread_api, bo
 
 // Makes sure that a batch is open which has room for a launch of this kind. Gives the lock up while it waits.
 CUresult Tracker::Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& track, const ledger::View& first_view,
-                       uint64_t key, uint64_t* each) {
-  const uint64_t cost = costs_.Predict(key);
+                       uint64_t key, uint64_t function_key, uint64_t* each) {
+  // A shape that was never seen is believed to take what its function took last: programs whose shapes change with
+  // every step launch few functions.
+  uint64_t cost = costs_.Predict(key);
+  if (cost == 0 && function_key != 0) cost = costs_.Predict(function_key);
   *each = cost == 0 ? ledger::kUnknownNs : cost;
   if (cost != 0 && track.AdmitsKind(key, cost)) return CUDA_SUCCESS;
   ledger::View view = first_view;
@@ -124,16 +127,17 @@ CUresult Tracker::Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& tr
       track.last_id.store(id, std::memory_order_relaxed);
       track.current = {};
       track.current.view = view;
-      track.current.predicted = *each * launches;
+      track.current.predicted = decision.admitted_ns;
       track.current.began = now;
       track.current.key = key;
+      track.current.function_key = function_key;
       track.current.id = id;
       track.current.company = ledger::InFlight(*view.ledger, view.gpu) != track.pending.size() + 1;
       track.current.finished = view.ledger->gpu[view.gpu].finished.load(std::memory_order_relaxed);
       track.current.track_finished = track.finished;
       track.admitted = launches;
       track.launches_left.store(launches, std::memory_order_relaxed);
-      track.cost_left = *each * launches;
+      track.cost_left = track.cost_admitted = *each * launches;
       track.open = true;
       track.held.store(id % kPureEvery == 0 ? Track::kPure : 0, std::memory_order_relaxed);
       SetOverdue(track);
@@ -185,7 +189,8 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
   std::unique_lock lock(track->mutex);
   if (!track->timeline.Started()) StartTimeline(*track);
   uint64_t cost = 0;
-  const CUresult opened = Open(p, lock, *track, place.view, key, &cost);
+  const CUresult opened =
+      Open(p, lock, *track, place.view, key, kind == nullptr ? 0 : CostKey(kind->function, 0, 0), &cost);
   if (opened != CUDA_SUCCESS) return opened;
   const CUresult result = launch(argument);
   Batch& batch = track->current;

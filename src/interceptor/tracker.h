@@ -43,9 +43,10 @@ struct Batch {
   ledger::View view;
   uint64_t predicted = 0;  // as told to the ledger
   uint64_t began = 0;
-  uint64_t cost = 0;  // predicted, of what was really launched; known once it is shut, as `launches` is
-  uint64_t key = 0;   // the cost table's; 0: several kinds
-  uint64_t id = 0;    // counts up in the track
+  uint64_t cost = 0;          // predicted, of what was really launched; known once it is shut, as `launches` is
+  uint64_t key = 0;           // the cost table's; 0: several kinds
+  uint64_t function_key = 0;  // of the first; 0: no kernel
+  uint64_t id = 0;            // counts up in the track
   uint32_t launches = 0;
   bool company = false;         // others of the share were in flight when it began
   uint64_t finished = 0;        // the ledger's count then,
@@ -73,7 +74,7 @@ struct Track {
   std::atomic<uint32_t> launches_left{0};  // 0 when none is open; read by the helper without the lock,
   std::atomic<uint64_t> last_id{0};        // and so is this
   uint32_t admitted = 0;                   // launches that the open batch may have in all
-  uint64_t cost_left = 0;
+  uint64_t cost_admitted = 0, cost_left = 0;
   // kNudged by the helper: the next launch is to close the batch and look. kPure: of one kind only, so that something
   // is learnt where several kinds always take turns.
   static constexpr uint8_t kNudged = 1, kPure = 2;
@@ -111,7 +112,7 @@ struct Track {
   // Nothing more may join the open batch.
   void Shut() {
     current.launches = OpenLaunches();
-    current.cost = current.predicted - cost_left;
+    current.cost = cost_admitted - cost_left;
     open = false;
     launches_left.store(0, std::memory_order_relaxed);
   }
@@ -167,7 +168,7 @@ class Tracker {
   Track* Find(CUcontext context, CUstream stream, bool per_thread, bool create);
   bool Capturing(CUstream stream, bool per_thread) const;
   CUresult Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& track, const ledger::View& view, uint64_t key,
-                uint64_t* cost);
+                uint64_t function_key, uint64_t* cost);
   static void CloseFull(Track& track);
   void Look(Process& p, Track& track, uint64_t* next);
   static void SetOverdue(Track& track);

@@ -12,6 +12,10 @@ namespace {
 constexpr uint64_t kLongestHandOverNs = 2'000'000;
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
+constexpr double kLongestCreditNs = 10e9;
+
+// The share as a fraction of one.
+double Part(const ShareState& share) { return static_cast<double>(share.share) / kFullShare; }
 double Weight(const ShareState& share) { return static_cast<double>(internal::ClampShare(share.weight)); }
 
 void Earlier(uint64_t* at, uint64_t candidate) { *at = std::min(*at, candidate); }
@@ -45,8 +49,7 @@ Arbiter::Account* Arbiter::Find(ShareKey key) {
 
 // Adds what a share has used since the last step. A ledger is written by its tenants: nobody can have used more than
 // the time that has passed, and a count that falls back by more than that was rewritten and is taken as full use.
-void Arbiter::ChargeUse(Account& account, uint64_t now_ns, uint64_t elapsed_ns) {
-  (void)now_ns;
+uint64_t Arbiter::ChargeUse(Account& account, uint64_t elapsed_ns) {
   const uint64_t used = account.state->used_ns;
   account.allowance_ns = internal::SaturatingAdd(account.allowance_ns, elapsed_ns);
   uint64_t step = 0;
@@ -60,13 +63,52 @@ void Arbiter::ChargeUse(Account& account, uint64_t now_ns, uint64_t elapsed_ns) 
   step = std::min(step, account.allowance_ns);
   account.allowance_ns -= step;
   account.virtual_time += static_cast<double>(step) / Weight(*account.state);
+  account.arrival_ns += static_cast<double>(step) / Part(*account.state);
   if (step > 0) account.idle_since_ns = 0;
+  return step;
+}
+
+// The next owner launches while the last one's work still drains, so both were charged for the same stretch. What was
+// left to drain is the last owner's and the rest is the next one's, whichever of them the GPU let go first; where the
+// last owner was not waited for, they had the GPU by turns.
+void Arbiter::ForgiveOverlap(uint64_t used_ns, uint64_t elapsed_ns) {
+  overlap_ns_ = std::max(0.0, overlap_ns_ + static_cast<double>(used_ns) - static_cast<double>(elapsed_ns));
+  Account* owner = Find(owner_);
+  if (owner == nullptr || overlap_ns_ == 0) return;
+  Account* last = drainer_ == owner_ ? nullptr : Find(drainer_);
+  double owners = overlap_ns_;
+  if (last != nullptr) owners = drain_cut_short_ ? overlap_ns_ / 2 : std::min(overlap_ns_, drain_rest_ns_);
+  drain_rest_ns_ -= std::min(drain_rest_ns_, owners);
+  Forgive(*owner, owners);
+  if (last != nullptr) Forgive(*last, overlap_ns_ - owners);
+  overlap_ns_ = 0;
+}
+
+void Arbiter::Forgive(Account& account, double ns) {
+  account.virtual_time -= ns / Weight(*account.state);
+  account.arrival_ns -= ns / Part(*account.state);
+}
+
+// A budget is not lost while others keep its share waiting, only while it does not want the GPU or does not use it.
+void Arbiter::Budget(Account& account, uint64_t now_ns, uint64_t elapsed_ns) {
+  const auto now = static_cast<double>(now_ns);
+  const bool kept = account.demand && account.key != owner_;
+  if (kept) account.kept_waiting_ns += static_cast<double>(elapsed_ns);
+  if (!account.demand) account.kept_waiting_ns = 0;
+  account.kept_waiting_ns = std::min(account.kept_waiting_ns, kLongestCreditNs);
+  const double behind = now - account.arrival_ns;
+  if (behind > account.kept_waiting_ns) {
+    account.arrival_ns = now - account.kept_waiting_ns;
+  } else if (!kept) {
+    account.kept_waiting_ns = std::max(0.0, behind);
+  }
 }
 
 void Arbiter::Refresh(uint64_t now_ns, const std::vector<ShareState>& shares) {
   const uint64_t elapsed = last_step_ns_ == 0 ? 0 : internal::SaturatingSubtract(now_ns, last_step_ns_);
   last_step_ns_ = now_ns;
   for (Account& account : accounts_) account.state = nullptr;
+  uint64_t used = 0;
   for (const ShareState& share : shares) {
     Account* account = Find(share.key);
     if (account == nullptr) {
@@ -74,17 +116,20 @@ void Arbiter::Refresh(uint64_t now_ns, const std::vector<ShareState>& shares) {
       fresh.key = share.key;
       fresh.seen_used_ns = share.used_ns;
       fresh.virtual_time = floor_;
+      fresh.arrival_ns = static_cast<double>(std::max(share.tat_ns, now_ns));
       accounts_.push_back(fresh);
       account = &accounts_.back();
       account->state = &share;
     } else {
       account->state = &share;
-      ChargeUse(*account, now_ns, elapsed);
+      used += ChargeUse(*account, elapsed);
     }
     account->demand = share.waiting || share.in_flight;
     account->eligible = false;
   }
   std::erase_if(accounts_, [](const Account& account) { return account.state == nullptr; });
+  ForgiveOverlap(used, elapsed);
+  for (Account& account : accounts_) Budget(account, now_ns, elapsed);
   if (Find(owner_) == nullptr) owner_ = 0;
 }
 
@@ -122,13 +167,13 @@ void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
     }
     if (!wants) continue;
     const ShareState& state = *account.state;
-    const uint64_t ahead = internal::SaturatingSubtract(state.tat_ns, now_ns);
+    const double ahead = account.arrival_ns - static_cast<double>(now_ns);
     // Out of budget, it is passed over until a window is worth the hand-over. An owner with nothing in flight that
     // waits is saving up already (the gate made it).
     const bool using_it = account.key == owner_ && (state.in_flight || !state.waiting);
     const uint64_t most = using_it ? kBurstNs : kBurstNs - RefillNs(state.share);
-    account.eligible = state.mode != ComputeMode::kHard || ahead <= most;
-    if (!account.eligible) Earlier(wake_at_ns, state.tat_ns - most);
+    account.eligible = state.mode != ComputeMode::kHard || ahead <= static_cast<double>(most);
+    if (!account.eligible) Earlier(wake_at_ns, static_cast<uint64_t>(account.arrival_ns) - most);
   }
 }
 
@@ -145,22 +190,31 @@ Arbiter::Account* Arbiter::Least(const Account* last) {
   return least;
 }
 
+// Somebody else would take the GPU, now or when its budget allows.
+bool Arbiter::OthersWant(const Account& account) const {
+  return std::any_of(accounts_.begin(), accounts_.end(),
+                     [&](const Account& other) { return &other != &account && (other.eligible || other.demand); });
+}
+
 void Arbiter::Give(Account& account, uint64_t now_ns, uint64_t start_ns) {
   double weights = 0;
-  int contenders = 0;
   for (const Account& other : accounts_) {
-    if (!other.eligible) continue;
-    weights += Weight(*other.state);
-    ++contenders;
+    if (other.eligible) weights += Weight(*other.state);
   }
   owner_ = account.key;
   drain_limit_ns_ = 0;
-  if (contenders <= 1) {
+  if (!OthersWant(account)) {
     owner_until_ns_ = kWindowOpen;
     return;
   }
-  const auto length = static_cast<uint64_t>(static_cast<double>(kRoundNs) * Weight(*account.state) / weights);
-  owner_until_ns_ = std::max(now_ns, start_ns) + std::clamp(length, kShortestWindowNs, kRoundNs);
+  auto length = static_cast<uint64_t>(static_cast<double>(kRoundNs) * Weight(*account.state) / weights);
+  length = std::clamp(length, kShortestWindowNs, kRoundNs);
+  if (account.state->mode == ComputeMode::kHard && account.state->share < kFullShare) {  // until its budget is used up
+    const double room = static_cast<double>(kBurstNs) - (account.arrival_ns - static_cast<double>(now_ns));
+    const double lasts = std::max(room, 0.0) / (1 / Part(*account.state) - 1);
+    if (lasts < static_cast<double>(length)) length = std::max(static_cast<uint64_t>(lasts), kShortestWindowNs);
+  }
+  owner_until_ns_ = std::max(now_ns, start_ns) + length;
 }
 
 // May somebody else's window open: the owner's work is done, or will be by the time the next one has woken up, or
@@ -191,8 +245,7 @@ void Arbiter::Decide(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_n
     owner_until_ns_ = kWindowOpen;
     return;
   }
-  const bool contended =
-      std::count_if(accounts_.begin(), accounts_.end(), [](const Account& account) { return account.eligible; }) > 1;
+  const bool contended = owner != nullptr && OthersWant(*owner);
   const bool running = owner != nullptr && owner->eligible && owner_until_ns_ != kWindowQueued;
   if (running && contended && owner_until_ns_ != kWindowOpen && now_ns + hand_over_ns < owner_until_ns_) {
     Earlier(wake_at_ns, owner_until_ns_ - hand_over_ns);
@@ -201,6 +254,11 @@ void Arbiter::Decide(uint64_t now_ns, uint64_t hand_over_ns, uint64_t* wake_at_n
   uint64_t start = now_ns;
   if (next != owner) {
     if (!MayHandOver(now_ns, hand_over_ns, wake_at_ns)) return;
+    if (owner != nullptr && owner->state->in_flight) {
+      drainer_ = owner_;
+      drain_rest_ns_ = static_cast<double>(owner->state->outstanding_ns);
+      drain_cut_short_ = drain_limit_ns_ != 0 && now_ns >= drain_limit_ns_;
+    }
     if (owner != nullptr && owner->state->in_flight) start += std::min(owner->state->outstanding_ns, hand_over_ns);
   }
   Give(*next, now_ns, start);

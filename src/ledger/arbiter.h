@@ -58,8 +58,12 @@ class Arbiter {
   struct Account {
     ShareKey key = 0;
     uint64_t seen_used_ns = 0;
-    uint64_t allowance_ns = 0;   // how much more can have been used since the share was first seen
-    double virtual_time = 0;     // used / weight, lifted on return from idleness
+    uint64_t allowance_ns = 0;  // how much more can have been used since the share was first seen
+    double virtual_time = 0;    // used / weight, lifted on return from idleness
+    // A hard share's budget beside others: its own theoretical arrival time, which may lie behind now by as much as the
+    // share was kept waiting for the GPU.
+    double arrival_ns = 0;
+    double kept_waiting_ns = 0;
     bool active = false;         // has or recently had demand
     uint64_t idle_since_ns = 0;  // 0: had demand when last seen
     // This step's view:
@@ -69,7 +73,11 @@ class Arbiter {
   };
   Account* Find(ShareKey key);
   void Refresh(uint64_t now_ns, const std::vector<ShareState>& shares);
-  void ChargeUse(Account& account, uint64_t now_ns, uint64_t elapsed_ns);
+  uint64_t ChargeUse(Account& account, uint64_t elapsed_ns);
+  void ForgiveOverlap(uint64_t used_ns, uint64_t elapsed_ns);
+  static void Forgive(Account& account, double ns);
+  void Budget(Account& account, uint64_t now_ns, uint64_t elapsed_ns);
+  bool OthersWant(const Account& account) const;
   void Lift(uint64_t now_ns);
   void MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns);
   Account* Least(const Account* last);
@@ -79,11 +87,15 @@ class Arbiter {
 
   std::vector<Account> accounts_;
   uint64_t last_step_ns_ = 0;
-  double floor_ = 0;             // no share that comes back starts below this virtual time
-  ShareKey owner_ = 0;           // 0: nobody
-  uint64_t owner_until_ns_ = 0;  // kWindowOpen, or the end; kWindowQueued while it drains
-  uint64_t drain_end_ns_ = 0;    // when its work was last predicted to end
-  uint64_t drain_limit_ns_ = 0;  // while it drains: then the next window opens anyway
+  double overlap_ns_ = 0;         // used by all since time began to be short for it, beyond the time that passed
+  ShareKey drainer_ = 0;          // whose work was in flight at the last hand-over,
+  double drain_rest_ns_ = 0;      // and how much of it,
+  bool drain_cut_short_ = false;  // and whether it was not waited for any longer
+  double floor_ = 0;              // no share that comes back starts below this virtual time
+  ShareKey owner_ = 0;            // 0: nobody
+  uint64_t owner_until_ns_ = 0;   // kWindowOpen, or the end; kWindowQueued while it drains
+  uint64_t drain_end_ns_ = 0;     // when its work was last predicted to end
+  uint64_t drain_limit_ns_ = 0;   // while it drains: then the next window opens anyway
 };
 
 }  // namespace mete::ledger

@@ -24,7 +24,8 @@ uint64_t Pack(bool busy, uint64_t at_ns) { return (at_ns & ~kBusy) | (busy ? kBu
 
 struct Rules {
   bool fresh;   // the broker lives: windows count
-  bool capped;  // the budget counts
+  bool capped;  // the budget counts: beside others within a window the arbiter keeps it
+  bool free;    // nobody else wants the GPU and no cap counts
   uint32_t share;
 };
 
@@ -32,7 +33,10 @@ Rules RulesOf(const LimitsPage& limits, const GpuLimits& gpu, uint64_t now_ns) {
   const uint64_t heartbeat = limits.heartbeat_ns.load(std::memory_order_relaxed);
   Rules rules;
   rules.fresh = SaturatingSubtract(now_ns, heartbeat) <= kHeartbeatStaleNs;
-  rules.capped = !rules.fresh || gpu.mode.load(std::memory_order_relaxed) == static_cast<uint32_t>(ComputeMode::kHard);
+  const bool open = gpu.window_until_ns.load(std::memory_order_seq_cst) == kWindowOpen;
+  const bool hard = gpu.mode.load(std::memory_order_relaxed) == static_cast<uint32_t>(ComputeMode::kHard);
+  rules.capped = !rules.fresh || (hard && open);
+  rules.free = rules.fresh && open && !hard;
   rules.share = internal::ClampShare(gpu.share.load(std::memory_order_relaxed));
   return rules;
 }
@@ -44,7 +48,7 @@ void ChargeInterval(GpuLedger& gpu, const Rules& rules, uint64_t from_ns, uint64
   uint64_t tat = gpu.tat_ns.load(std::memory_order_relaxed);
   for (;;) {
     uint64_t next = SaturatingAdd(tat > from_ns ? tat : from_ns, step);
-    // A share without a hard cap may use more than its share; it must not pay for it when it becomes capped.
+    // Without a cap that counts here a share may use more than its part; it must not pay for it when it becomes capped.
     if (!rules.capped && next > to_ns + kBurstNs) next = to_ns + kBurstNs;
     if (gpu.tat_ns.compare_exchange_weak(tat, next, std::memory_order_seq_cst)) return;
   }
@@ -82,7 +86,7 @@ bool Checkpoint(LedgerPage& ledger, GpuLedger& gpu, const Rules& rules, uint64_t
 }
 
 // 0: one more launch may join `launches` others that hold `outstanding_ns`. Otherwise when to ask again.
-uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, uint64_t launches, uint64_t outstanding_ns,
+uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, bool queued, uint64_t launches, uint64_t outstanding_ns,
                    uint64_t predicted_ns, uint64_t window_until_ns, uint64_t now_ns) {
   const Busy busy = Unpack(gpu.busy_since_ns.load(std::memory_order_seq_cst));
   const uint64_t elapsed = busy.busy ? SaturatingSubtract(now_ns, busy.since_ns) : 0;
@@ -92,18 +96,21 @@ uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, uint64_t launches, 
     uint64_t tat = gpu.tat_ns.load(std::memory_order_seq_cst);
     if (busy.busy && tat < busy.since_ns) tat = busy.since_ns;
     tat = SaturatingAdd(tat, internal::Scale(owed, kFullShare, rules.share));
-    if (tat > now_ns && tat - now_ns > kBurstNs) return tat - kBurstNs + RefillNs(rules.share);
+    // While somebody saves up, nobody spends what was saved at once.
+    const uint64_t most = kBurstNs - (queued ? RefillNs(rules.share) : 0);
+    if (tat > now_ns && tat - now_ns > most) return tat - kBurstNs + RefillNs(rules.share);
   }
   if (launches == 0 && outstanding_ns == 0) return 0;
+  const uint64_t late = SaturatingSubtract(elapsed, outstanding_ns);
+  const uint64_t rest = SaturatingSubtract(outstanding_ns, elapsed);
   if (launches != 0 && elapsed > outstanding_ns) {
     // Later than predicted: the predictions say nothing, so count launches instead.
-    if (launches < kBlindLaunches || elapsed - outstanding_ns > kHungNs) return 0;
+    if (launches < kBlindLaunches || late > kHungNs) return 0;
     return SaturatingAdd(now_ns, elapsed / 8 < 100'000 ? 100'000 : elapsed / 8);
   }
-  const uint64_t rest = outstanding_ns - (elapsed < outstanding_ns ? elapsed : outstanding_ns);
   if (rest <= kLeadNs) return 0;
   const uint64_t window_rest = SaturatingAdd(SaturatingSubtract(window_until_ns, now_ns), kWindowToleranceNs);
-  const uint64_t depth = window_until_ns == kWindowOpen && !rules.capped ? kOpenDepthNs : kDepthNs;
+  const uint64_t depth = rules.free ? kOpenDepthNs : kDepthNs;
   if (SaturatingAdd(rest, predicted_ns) <= (window_rest < depth ? window_rest : depth)) return 0;
   return SaturatingAdd(now_ns, rest - kLeadNs);
 }
@@ -116,7 +123,7 @@ Decision TryStart(const View& view, uint64_t predicted_ns, uint64_t now_ns) {
   GpuLedger& gpu = view.ledger->gpu[view.gpu];
   // The sequence first: a window that changes after this makes the caller's futex wait return at once.
   Decision decision = {Verdict::kWait, false, now_ns + kLongestWaitNs,
-                       asked.window_sequence.load(std::memory_order_seq_cst)};
+                       asked.window_sequence.load(std::memory_order_seq_cst), 0};
   if (limits.ended.load(std::memory_order_relaxed) != 0) {
     decision.verdict = Verdict::kEnded;
     return decision;
@@ -129,23 +136,28 @@ Decision TryStart(const View& view, uint64_t predicted_ns, uint64_t now_ns) {
     if (stale_at > now_ns && stale_at < decision.until_ns) decision.until_ns = stale_at;
     return decision;
   }
+  // Never measured: it may be a second long, and several of it would overrun any budget. Taken for long, it goes alone,
+  // and its window is not handed over before it is seen to be complete.
+  if (predicted_ns == kUnknownNs) predicted_ns = kHungNs;
   if (predicted_ns < 1) predicted_ns = 1;
   if (predicted_ns > kLongestPredictionNs) predicted_ns = kLongestPredictionNs;
+  const bool queued = rules.capped && internal::Sum(*view.ledger, gpu.waiting) != 0;
   uint64_t not_before = 0;
   for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
-    not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
+    not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
                            internal::Sum(*view.ledger, gpu.outstanding_ns), predicted_ns, window, now_ns);
     if (not_before != 0) break;
     // As with memory: raise our own word, then look at all of them. Of several that ask at once at most one goes beyond
     // the bound; the others step back. in_flight rises only when it is decided, so it never shows what did not happen.
     const uint64_t raised = internal::Raise(gpu.outstanding_ns[view.slot], predicted_ns);
-    not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
+    not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
                            SaturatingSubtract(internal::Sum(*view.ledger, gpu.outstanding_ns), raised), predicted_ns,
                            window, now_ns);
     if (not_before == 0) {
       internal::Raise<uint32_t>(gpu.in_flight[view.slot], 1);
       MarkBusy(gpu, now_ns);
       decision.verdict = Verdict::kGo;
+      decision.admitted_ns = raised;
       return decision;
     }
     internal::Lower(gpu.outstanding_ns[view.slot], raised);
@@ -186,9 +198,13 @@ uint32_t Relieved(const View& view, uint64_t now_ns) {
   const Rules rules = RulesOf(*view.limits, asked, now_ns);
   const uint64_t window = rules.fresh ? asked.window_until_ns.load(std::memory_order_seq_cst) : kWindowOpen;
   if (window <= now_ns) return 0;
-  const uint64_t not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
+  const bool queued = true;
+  const uint64_t not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
                                         internal::Sum(*view.ledger, gpu.outstanding_ns), 1, window, now_ns);
-  return not_before == 0 ? kWakeAtOnce : 0;
+  if (not_before == 0) return kWakeAtOnce;
+  // Out of budget, and nothing is left in flight whose end would tell: who waits may have expected it much later, and
+  // is to find out for how long.
+  return internal::Sum(*view.ledger, gpu.in_flight) == 0 ? 1 : 0;
 }
 
 uint64_t InFlight(const LedgerPage& ledger, uint32_t gpu) { return internal::Sum(ledger, ledger.gpu[gpu].in_flight); }

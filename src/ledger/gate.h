@@ -10,7 +10,7 @@
 //     EndWait(view, began, now());
 //   }
 //   if (d.verdict == Verdict::kEnded) return an error;
-//   real_launch(); …; if (Finish(view, 1, predicted_ns, now())) ring the doorbell;   // when completion was noticed
+//   real_launch(); …; if (Finish(view, 1, d.admitted_ns, now())) ring the doorbell;   // when completion was noticed
 //   if (n = Relieved(view, now())) FutexWake(window_sequence, n);
 //
 // The charge is the union of the share's in-flight intervals over all its processes, never the sum. The budget is one
@@ -33,9 +33,9 @@
 
 namespace mete::ledger {
 
-inline constexpr uint64_t kBurstNs = 25'000'000;         // how far TAT may be ahead of now when a launch goes
+inline constexpr uint64_t kBurstNs = 12'000'000;         // how far TAT may be ahead of now when a launch goes
 inline constexpr uint64_t kOpenDepthNs = 20'000'000;     // the same while nobody else wants the GPU and no cap counts
-inline constexpr uint64_t kUnknownNs = 4'000'000;        // predict this for a kernel never measured: one at a time
+inline constexpr uint64_t kUnknownNs = 4'000'000;        // predict this for a kernel never measured
 inline constexpr uint64_t kDepthNs = 4'000'000;          // predicted work in flight, with the new launch
 inline constexpr uint64_t kLeadNs = 300'000;             // queue the next one when so little is left
 inline constexpr uint64_t kWindowToleranceNs = 100'000;  // predicted end may be so far beyond the window's
@@ -65,6 +65,7 @@ struct Decision {
   bool ring;                 // the caller must ring the broker's doorbell (it waits for a window nobody knows it wants)
   uint64_t until_ns;         // kWait: try again at the latest then (bounded: at most kLongestWaitNs ahead)
   uint32_t window_sequence;  // kWait: futex value to wait on
+  uint64_t admitted_ns;      // kGo: what it counts for while in flight, and what Finish is to be told
 };
 
 // True when launches on this GPU have to go through TryStart and Finish at all; a relaxed load.
