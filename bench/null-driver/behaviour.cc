@@ -40,8 +40,12 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
-CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) { return *bytes = kTotal, CUDA_SUCCESS; }
-CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice) { return *bytes = 0xFFFFFFFFu, CUDA_SUCCESS; }
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  return bytes == nullptr ? CUDA_ERROR_INVALID_VALUE : (*bytes = kTotal, CUDA_SUCCESS);
+}
+CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice) {
+  return bytes == nullptr ? CUDA_ERROR_INVALID_VALUE : (*bytes = 0xFFFFFFFFu, CUDA_SUCCESS);
+}
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   Context* context = Current();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -65,6 +69,12 @@ CUresult cuCtxCreate_v2(CUcontext* context, unsigned int, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams*, unsigned int flags, CUdevice device) {
+  return cuCtxCreate_v2(context, flags, device);
+}
+CUresult cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) {
+  return cuCtxCreate_v2(context, flags, device);
+}
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam*, int, unsigned int flags, CUdevice device) {
   return cuCtxCreate_v2(context, flags, device);
 }
 CUresult cuCtxDestroy_v2(CUcontext context) { return CloseContext(reinterpret_cast<Context*>(context)); }
@@ -102,14 +112,18 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  if (device < 0 || device >= kDevices) return CUDA_ERROR_INVALID_DEVICE;
   if (primary_users[device] == 0) return CUDA_ERROR_INVALID_CONTEXT;
   return --primary_users[device] == 0 ? CloseContext(&primary[device]) : CUDA_SUCCESS;
 }
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  if (device < 0 || device >= kDevices) return CUDA_ERROR_INVALID_DEVICE;
   if (primary_users[device] == 0) return CUDA_SUCCESS;
   primary_users[device] = 0;
   return CloseContext(&primary[device]);
 }
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* p, size_t bytes) { return Alloc(p, bytes); }
 CUresult cuMemAlloc(CUdeviceptr_v1* p, unsigned int bytes) {
@@ -155,13 +169,20 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* p, size_t bytes, CUmemoryPool
 }
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   if (pool == nullptr || properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->location.id < 0 || properties->location.id >= kDevices) return CUDA_ERROR_INVALID_VALUE;
   return *pool = reinterpret_cast<CUmemoryPool>(new NullPool{properties->location.id}), CUDA_SUCCESS;
 }
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  Trim(reinterpret_cast<NullPool*>(pool));  // what is live stays until it is freed, so the object does
+  auto* dead = reinterpret_cast<NullPool*>(pool);
+  if (dead == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(mutex);
+  dead->destroyed = true;  // what is live stays until it is freed, so the object does
+  TrimLocked(dead);
   return CUDA_SUCCESS;
 }
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) { return Trim(reinterpret_cast<NullPool*>(pool)), CUDA_SUCCESS; }
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : (Trim(reinterpret_cast<NullPool*>(pool)), CUDA_SUCCESS);
+}
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   const auto* p = reinterpret_cast<NullPool*>(pool);
   unsigned long long answer = 0;
@@ -179,6 +200,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   std::lock_guard lock(mutex);
   const bool device = p->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   const int id = device ? p->location.id : 0;
+  if (id < 0 || id >= kDevices) return CUDA_ERROR_INVALID_DEVICE;
   if (!Take(id, device ? bytes : 0)) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = next_handle++;
   handles[*handle] = new Physical{device ? bytes : 0, id, 1, 0};
@@ -194,6 +216,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemAddressReserve(CUdeviceptr* p, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+  std::lock_guard lock(mutex);
   return *p = Round(next_address.fetch_add(Round(bytes, kGranule) + kGranule), kGranule), CUDA_SUCCESS;
 }
 CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
@@ -255,6 +278,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, C
 CUresult cuModuleUnload(CUmodule module) { return DestroyObject(module); }
 CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*,
                            void**, unsigned int) {
+  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return *library = reinterpret_cast<CUlibrary>(new int), CUDA_SUCCESS;
 }
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
@@ -271,18 +295,21 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* d) {
-  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(array, d->Width, d->Height, 1, d->NumChannels);
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE
+                      : MakeArray(array, d->Width, d->Height, 1, TexelBytes(d->Format, d->NumChannels), 1);
 }
 CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* d) {
-  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(array, d->Width, d->Height, d->Depth, d->NumChannels);
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE
+                      : MakeArray(array, d->Width, d->Height, d->Depth, TexelBytes(d->Format, d->NumChannels), 1);
 }
-CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int) {
-  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(array, d->Width, d->Height, d->Depth, d->NumChannels);
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int levels) {
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE
+                      : MakeArray(array, d->Width, d->Height, d->Depth, TexelBytes(d->Format, d->NumChannels), levels);
 }
 CUresult cuArrayDestroy(CUarray array) { return DestroyObject(array); }
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) { return DestroyObject(array); }
 CUresult cuImportExternalMemory(CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* d) {
-  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(memory, d->size / 4, 1, 1, 1);
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeArray(memory, d->size, 1, 1, 1, 1);
 }
 CUresult cuDestroyExternalMemory(CUexternalMemory memory) { return DestroyObject(memory); }
 
@@ -303,7 +330,56 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig*, CUfunction, void**, void**
 CUresult cuLaunch(CUfunction) { return Launch(); }
 CUresult cuLaunchGrid(CUfunction, int, int) { return Launch(); }
 CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream) { return Launch(); }
-CUresult cuGraphLaunch(CUgraphExec, CUstream) { return Launch(); }
+
+CUresult cuGraphCreate(CUgraph* graph, unsigned int) {
+  return *graph = reinterpret_cast<CUgraph>(new NullGraph), CUDA_SUCCESS;
+}
+CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
+                                CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+  auto* fresh = new NullNode{*parameters};
+  reinterpret_cast<NullGraph*>(graph)->nodes.push_back(fresh);
+  *node = reinterpret_cast<CUgraphNode>(fresh);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto& all = reinterpret_cast<NullGraph*>(graph)->nodes;
+  for (size_t i = 0; nodes != nullptr && i < std::min(*count, all.size()); ++i)
+    nodes[i] = reinterpret_cast<CUgraphNode>(all[i]);
+  *count = nodes == nullptr ? all.size() : std::min(*count, all.size());
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphNodeGetType(CUgraphNode, CUgraphNodeType* type) {
+  return *type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_SUCCESS;
+}
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+  return *parameters = reinterpret_cast<NullNode*>(node)->parameters, CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return *exec = reinterpret_cast<CUgraphExec>(MakeExec(reinterpret_cast<NullGraph*>(graph))), CUDA_SUCCESS;
+}
+CUresult cuGraphUpload(CUgraphExec exec, CUstream) {
+  return exec == nullptr || !track ? CUDA_SUCCESS : LaunchGraph(reinterpret_cast<NullExec*>(exec));
+}
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
+  const bool counted = exec != nullptr && track.load(std::memory_order_relaxed);
+  const CUresult result = counted ? LaunchGraph(reinterpret_cast<NullExec*>(exec)) : CUDA_SUCCESS;
+  return result == CUDA_SUCCESS ? Launch() : result;
+}
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  if (device < 0 || device >= kDevices) return CUDA_ERROR_INVALID_DEVICE;
+  std::lock_guard lock(mutex);
+  ++trims;
+  for (int each = 0; each < kDevices; ++each) Give(each, graph_memory[each]), graph_memory[each] = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute, void* value) {
+  if (device < 0 || device >= kDevices || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(mutex);
+  memcpy(value, &graph_memory[device], sizeof graph_memory[device]);
+  return CUDA_SUCCESS;
+}
 
 CUresult cuStreamCreate(CUstream* stream, unsigned int) {
   return *stream = reinterpret_cast<CUstream>(new Stream), CUDA_SUCCESS;
@@ -349,10 +425,12 @@ CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const unsigned long long at = reinterpret_cast<Event*>(event)->ready_at.load(std::memory_order_relaxed);
   return at == 0 || Now() >= at ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuEventSynchronize(CUevent event) {
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return WaitUntil(reinterpret_cast<Event*>(event)->ready_at.load(std::memory_order_relaxed));
 }
 CUresult cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }

@@ -3,17 +3,23 @@
 #ifndef METE_BENCH_NULL_DRIVER_STATE_H_
 #define METE_BENCH_NULL_DRIVER_STATE_H_
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #define METE_CUDA_NO_ALIASES
+#include "bench/null-driver/truth.h"
 #include "mete/cuda.h"
 
 #pragma GCC visibility push(default)
@@ -64,6 +70,18 @@ struct Physical {
 struct NullPool {
   int device;
   unsigned long long live = 0, reserved = 0;
+  bool destroyed = false;
+};
+// Of graphs only the memory that their nodes ask for.
+struct NullNode {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+};
+struct NullGraph {
+  std::vector<NullNode*> nodes;
+};
+struct NullExec {
+  unsigned long long bytes[2];
+  unsigned held;  // the count of trims at its last launch: its memory is there
 };
 
 std::atomic<bool> track{false};
@@ -78,6 +96,9 @@ std::unordered_map<unsigned long long, Physical*> handles;
 std::map<unsigned long long, std::pair<unsigned long long, Physical*>> mappings;
 std::unordered_map<const void*, Block> objects;  // arrays, contexts
 unsigned long long used[kDevices];
+unsigned long long graph_memory[kDevices];
+unsigned trims = 1;
+NullTruth* truth;
 Context primary[kDevices] = {{0}, {1}};
 int primary_users[kDevices];
 int entry_of[1024];  // by hash of the name: index + 1; chained through next_entry
@@ -114,10 +135,37 @@ unsigned long long Now() {
 Context* Current() { return depth == 0 ? nullptr : stack[depth - 1]; }
 unsigned long long Round(unsigned long long bytes, unsigned long long unit) { return (bytes + unit - 1) / unit * unit; }
 
+__attribute__((constructor)) void FindTruth() {
+  const char* path = getenv("METE_NULL_DRIVER_TRUTH");
+  const int fd = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  void* page = mmap(nullptr, sizeof *truth, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (page != MAP_FAILED) truth = static_cast<NullTruth*>(page);
+}
+
+void Give(int device, unsigned long long bytes) {  // with the lock
+  used[device] -= bytes;
+  if (truth != nullptr) truth->used[device] -= bytes;
+}
+
+__attribute__((destructor)) void GiveAll() {
+  std::lock_guard lock(mutex);
+  for (int device = 0; device < kDevices; ++device) Give(device, used[device]);
+}
+
 bool Take(int device, unsigned long long bytes) {  // with the lock
-  if (bytes > kTotal - used[device]) return false;
+  if (device < 0 || device >= kDevices || bytes > kTotal - used[device]) return false;
   used[device] += bytes;
-  return true;
+  if (truth == nullptr) return true;
+  const unsigned long long now = truth->used[device] += bytes, quota = truth->quota[device];
+  unsigned long long highest = truth->highest[device];
+  while (highest < now && !truth->highest[device].compare_exchange_weak(highest, now)) {
+  }
+  if (quota == 0 || now <= quota) return true;
+  fprintf(stderr, "null driver: device %d holds %llu bytes, %llu more than the quota; the last were %llu\n", device,
+          now, now - quota, bytes);
+  abort();
 }
 
 // Small blocks share granules, as a driver's sub-allocator does: the address decides.
@@ -137,8 +185,8 @@ CUresult Alloc(CUdeviceptr* p, unsigned long long bytes) {
     *p = last.at;
     return CUDA_SUCCESS;
   }
-  unsigned long long at = next_address.fetch_add(extent, std::memory_order_relaxed);
   std::lock_guard lock(mutex);
+  unsigned long long at = next_address.fetch_add(extent, std::memory_order_relaxed);
   // In its own granule, or within one: never across a boundary, and from the start of one that is empty.
   const auto inside_of = granules.find({context->device, at / kGranule});
   const bool empty = inside_of == granules.end() || inside_of->second == 0;
@@ -158,15 +206,23 @@ CUresult Alloc(CUdeviceptr* p, unsigned long long bytes) {
   return CUDA_SUCCESS;
 }
 
+void TrimLocked(NullPool* pool) {
+  const unsigned long long keeps = Round(pool->live, kGranule);
+  if (keeps >= pool->reserved) return;
+  Give(pool->device, pool->reserved - keeps);
+  pool->reserved = keeps;
+}
+
 void FreeBlock(std::map<unsigned long long, Block>::iterator it) {  // with the lock
   const Block block = it->second;
   if (block.pooled) {
     auto* pool = static_cast<NullPool*>(const_cast<void*>(block.owner));
     pool->live -= block.bytes;
+    if (pool->destroyed) TrimLocked(pool);
   } else if (block.bytes < kGranule / 2 + 512 && block.bytes % kGranule != 0) {
-    if (--granules[{block.device, it->first / kGranule}] == 0) used[block.device] -= kGranule;
+    if (--granules[{block.device, it->first / kGranule}] == 0) Give(block.device, kGranule);
   } else {
-    used[block.device] -= block.bytes;
+    Give(block.device, block.bytes);
   }
   blocks.erase(it);
 }
@@ -184,11 +240,13 @@ CUresult Free(unsigned long long p) {
 }
 
 CUresult PoolAlloc(CUdeviceptr* p, unsigned long long bytes, NullPool* pool) {
-  if (p == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  const unsigned long long at = next_address.fetch_add(Round(bytes, 512), std::memory_order_relaxed);
-  *p = at;
-  if (!track.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (p == nullptr || bytes == 0 || pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!track.load(std::memory_order_relaxed)) {
+    *p = next_address.fetch_add(Round(bytes, 512), std::memory_order_relaxed);
+    return CUDA_SUCCESS;
+  }
   std::lock_guard lock(mutex);
+  const unsigned long long at = next_address.fetch_add(Round(bytes, 512), std::memory_order_relaxed);
   const unsigned long long needed = Round(pool->live + Round(bytes, 512), kGranule);
   if (needed > pool->reserved) {
     if (!Take(pool->device, needed - pool->reserved)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -196,16 +254,13 @@ CUresult PoolAlloc(CUdeviceptr* p, unsigned long long bytes, NullPool* pool) {
   }
   pool->live += Round(bytes, 512);
   blocks[at] = {Round(bytes, 512), pool->device, pool, true};
+  *p = at;
   return CUDA_SUCCESS;
 }
 
 void Trim(NullPool* pool) {
   std::lock_guard lock(mutex);
-  const unsigned long long keeps = Round(pool->live, kGranule);
-  if (keeps < pool->reserved) {
-    used[pool->device] -= pool->reserved - keeps;
-    pool->reserved = keeps;
-  }
+  TrimLocked(pool);
 }
 
 CUresult Launch() {
@@ -253,13 +308,33 @@ CUresult MakeObject(Handle* handle, unsigned long long bytes) {
   return CUDA_SUCCESS;
 }
 
+unsigned TexelBytes(CUarray_format format, unsigned channels) {  // 0: no such texel
+  if (channels != 1 && channels != 2 && channels != 4) return 0;
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8: return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF: return 2 * channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT: return 4 * channels;
+    default: return 0;
+  }
+}
+
 template <typename Handle>
-CUresult MakeArray(Handle* handle, unsigned long long width, unsigned long long height, unsigned long long layers,
-                   unsigned channels) {
-  Context* context = Current();
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return MakeObject(handle, width * (height ? height : 1) * (layers ? layers : 1) * 4 * channels);
+CUresult MakeArray(Handle* handle, unsigned long long width, unsigned long long height, unsigned long long deep,
+                   unsigned texel, unsigned levels) {
+  if (handle == nullptr || texel == 0 || width == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  unsigned long long bytes = 0;
+  for (unsigned level = 0; level < levels; ++level) {
+    bytes += width * std::max(height, 1ull) * std::max(deep, 1ull) * texel;
+    if (width <= 1 && height <= 1 && deep <= 1) break;
+    width = std::max(width / 2, 1ull), height /= 2, deep /= 2;
+  }
+  return MakeObject(handle, bytes);
 }
 
 // A module whose text begins with the bytes of its variables, as PTX: ".visible .global .b8 name[N];" after the header.
@@ -273,7 +348,7 @@ CUresult DestroyObject(const void* object) {
   std::lock_guard lock(mutex);
   auto it = objects.find(object);
   if (it == objects.end()) return CUDA_ERROR_INVALID_HANDLE;
-  used[it->second.device] -= it->second.bytes;
+  Give(it->second.device, it->second.bytes);
   if (auto block = blocks.find(it->second.hidden); block != blocks.end()) FreeBlock(block);
   objects.erase(it);
   return CUDA_SUCCESS;
@@ -296,7 +371,7 @@ CUresult CloseContext(Context* context) {
   }
   for (auto it = objects.begin(); it != objects.end();) {
     if (it->second.owner == context) {
-      used[it->second.device] -= it->second.bytes;
+      Give(it->second.device, it->second.bytes);
       it = objects.erase(it);
     } else {
       ++it;
@@ -306,9 +381,29 @@ CUresult CloseContext(Context* context) {
   return CUDA_SUCCESS;
 }
 
+NullExec* MakeExec(const NullGraph* graph) {
+  auto* exec = new NullExec{};
+  for (const NullNode* node : graph->nodes) {
+    exec->bytes[node->parameters.poolProps.location.id] += Round(node->parameters.bytesize, kGranule);
+  }
+  return exec;
+}
+
+// A graph's memory comes with its launch and stays until it is trimmed.
+CUresult LaunchGraph(NullExec* exec) {
+  std::lock_guard lock(mutex);
+  if (exec->held == trims) return CUDA_SUCCESS;
+  for (int device = 0; device < kDevices; ++device) {
+    if (!Take(device, exec->bytes[device])) return CUDA_ERROR_OUT_OF_MEMORY;
+    graph_memory[device] += exec->bytes[device];
+  }
+  exec->held = trims;
+  return CUDA_SUCCESS;
+}
+
 void EndPhysical(Physical* physical) {
   if (physical->handles != 0 || physical->mappings != 0 || physical->outside != 0) return;
-  used[physical->device] -= physical->bytes;
+  Give(physical->device, physical->bytes);
   delete physical;
 }
 

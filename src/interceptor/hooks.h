@@ -169,7 +169,7 @@ CUresult AllocPitch(CUresult (*real)(Pointer*, Size*, Size, Size, unsigned), Poi
                     Size height, unsigned element) {
   return Allocate(
       pointer, PitchedBytes(width, height), [&] { return real(pointer, pitch, width, height, element); },
-      [&]() -> uint64_t { return uint64_t{*pitch} * height; });
+      [&]() -> uint64_t { return pitch == nullptr ? PitchedBytes(width, height) : uint64_t{*pitch} * height; });
 }
 
 // Frees by whatever route the driver allows; the record says how it was charged.

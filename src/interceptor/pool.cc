@@ -9,6 +9,8 @@
 namespace mete::interceptor {
 namespace {
 
+constexpr uint64_t kPoolUnit = 512;  // of a block in a pool
+
 bool Ask(CUmemoryPool handle, CUmemPool_attribute attribute, uint64_t* value) {
   cuuint64_t answer = 0;
   if (driver.cuMemPoolGetAttribute == nullptr ||
@@ -44,8 +46,10 @@ bool Pools::Settle(Process& p, Pool& pool, uint64_t ahead) {
   const uint64_t had = pool.charged + ahead;
   pool.charged = holds;
   if (holds > had) ledger::Charge(view, holds - had);
-  if (holds < had && pool.exported) GiveUp(p, pool.gpu, had - holds);
-  if (holds < had && !pool.exported) ledger::Return(view, had - holds);
+  // The blocks that are left of a destroyed pool may lie scattered, and nobody can be asked how much it holds for them.
+  const bool unsure = pool.exported || (pool.destroyed && pool.live != 0);
+  if (holds < had && unsure) GiveUp(p, pool.gpu, had - holds);
+  if (holds < had && !unsure) ledger::Return(view, had - holds);
   return holds < had;
 }
 
@@ -99,15 +103,15 @@ CUresult Pools::End(Process& p, const Ticket& ticket, Pool* pool, uint64_t addre
     Settle(p, *pool, ticket.reserved);
     return CUDA_SUCCESS;
   }
-  const uint64_t before = pool->charged;
-  pool->live += bytes;
+  const uint64_t before = pool->charged, extent = RoundUp(bytes, kPoolUnit);
+  pool->live += extent;
   Settle(p, *pool, ticket.reserved);
   const uint64_t grown = pool->charged > before ? pool->charged - before : 0;
   const uint64_t quota = ticket.view.limits->gpu[pool->gpu].memory_quota.load(std::memory_order_relaxed);
   const bool over = grown > ticket.reserved && ledger::Used(ticket.view) > quota;
-  if (!over && p.memory.EndPooled(address, {bytes, ticket.context, {pool}, pool->gpu, Block::kPool, false}))
+  if (!over && p.memory.EndPooled(address, {extent, ticket.context, {pool}, pool->gpu, Block::kPool, false}))
     return CUDA_SUCCESS;
-  pool->live -= bytes;
+  pool->live -= extent;
   loose_.store(true, std::memory_order_relaxed);
   return kOutOfMemory;
 }

@@ -79,7 +79,7 @@ TEST(Arbiter, OverrunIsDebt) {
   EXPECT_NEAR(static_cast<double>(used[1]) / static_cast<double>(used[2]), 1.0, 0.01);
 }
 
-TEST(Arbiter, WaitsForTheDrainButNotForEver) {
+TEST(Arbiter, Fault23_WaitsForTheDrainButNotForEver) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Idle(2)};
   arbiter.Step(kMillisecond, shares, kHandOver);

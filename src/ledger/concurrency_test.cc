@@ -45,7 +45,7 @@ void AllocateAndFree(const View& view, Truth& truth, uint64_t seed, int rounds) 
   }
 }
 
-TEST(Concurrency, ThreadsNeverHoldMoreThanTheQuota) {
+TEST(Concurrency, Fault22_ThreadsNeverHoldMoreThanTheQuota) {
   Pages pages;
   pages.limits->gpu[0].memory_quota = kQuota;
   Truth truth;
@@ -135,7 +135,7 @@ TEST(Concurrency, AWaiterWakesWhenItsWindowOpens) {
 
 // Processes die by SIGKILL at random moments of a busy life. The survivor is never held up, and once a slot is cleared
 // the sums are what the living hold.
-TEST(Concurrency, SurvivorsOutliveRandomKills) {
+TEST(Concurrency, Fault18_SurvivorsOutliveRandomKills) {
   Pages pages;
   pages.limits->gpu[0].memory_quota = kQuota;
   pages.limits->heartbeat_ns = MonotonicNs() + 3'600'000'000'000;

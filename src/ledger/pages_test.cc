@@ -117,7 +117,7 @@ TEST(Pages, LieAsDocumented) {
   EXPECT_EQ(offsetof(GpuLedger, exported), 41024u);
 }
 
-TEST(Pages, SlotsRunOutAndComeBack) {
+TEST(Pages, Fault21_SlotsRunOutAndComeBack) {
   LedgerPage* ledger = nullptr;
   const Fd fd{CreateLedger(1, &ledger)};
   for (uint32_t i = 0; i < kMaxSlots; ++i) ASSERT_EQ(TakeSlot(*ledger, i, 1, i + 1), static_cast<int>(i));

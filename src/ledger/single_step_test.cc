@@ -120,7 +120,7 @@ TEST(SingleStep, Finish) {
                      [](const View& view) { Finish(view, 1, kMs / 10, kStart + kMs / 2); });
 }
 
-TEST(SingleStep, AWholeLife) {
+TEST(SingleStep, Fault24_AWholeLife) {
   AtEveryInstruction(kNothing, [](const View& view) {
     Reserve(view, 100);
     BeginWait(view, kStart);

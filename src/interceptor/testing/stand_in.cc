@@ -119,6 +119,10 @@ void StandIn::Audit() {
     for (uint32_t slot = 0; slot < ledger::kMaxSlots; ++slot) {
       const ledger::View view{limits_, ledger_, gpu, slot};
       const uint64_t deferred = ledger_->gpu[gpu].deferred[slot].load();
+      if (options_.truth != nullptr && slot == 0) {
+        const uint64_t believed = ledger::BelievedBySlot(*ledger_, gpu, slot), held = options_.truth->used[gpu];
+        ledger::SetOverhead(*ledger_, gpu, slot, held > believed ? held - believed : 0);
+      }
       if (deferred != 0) ledger::ReturnDeferred(view, deferred);
     }
   }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/null-driver/truth.h"
 #include "ledger/layout.h"
 
 namespace mete::interceptor::testing {
@@ -30,8 +31,9 @@ struct StandInOptions {
   std::string driver;    // path of the driver behind it
   std::string ml_proxy;  // empty: none
   std::string ml_driver;
-  uint64_t heartbeat_ahead_ns = 0;  // beats so far in the future: never stale, however late this thread runs
-  std::string refusal;              // not empty: refuses everybody with these words
+  uint64_t heartbeat_ahead_ns = 0;   // beats so far in the future: never stale, however late this thread runs
+  const NullTruth* truth = nullptr;  // of one process: what its audits find. Without it they find nothing
+  std::string refusal;               // not empty: refuses everybody with these words
 };
 
 class StandIn {
