@@ -127,8 +127,9 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxRes
 
 CUresult cuMemAlloc_v2(CUdeviceptr* p, size_t bytes) { return Alloc(p, bytes); }
 CUresult cuMemAlloc(CUdeviceptr_v1* p, unsigned int bytes) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdeviceptr wide = 0;
-  const CUresult result = Alloc(p == nullptr ? nullptr : &wide, bytes);
+  const CUresult result = Alloc(&wide, bytes);
   if (result == CUDA_SUCCESS) *p = static_cast<CUdeviceptr_v1>(wide);
   return result;
 }
