@@ -82,7 +82,7 @@ std::vector<char> Elf(const std::vector<Elf64_Shdr>& sections) {
   header.e_shnum = static_cast<uint16_t>(sections.size());
   std::vector<char> file(sizeof header + sections.size() * sizeof(Elf64_Shdr));
   memcpy(file.data(), &header, sizeof header);
-  memcpy(file.data() + sizeof header, sections.data(), sections.size() * sizeof(Elf64_Shdr));
+  if (!sections.empty()) memcpy(file.data() + sizeof header, sections.data(), sections.size() * sizeof(Elf64_Shdr));
   return file;
 }
 

@@ -9,6 +9,9 @@
 namespace mete::ledger {
 namespace {
 
+// A time that was worked out in floating point, from words that may be anything.
+uint64_t InNs(double ns) { return ns >= 0x1p64 ? UINT64_MAX : ns > 0 ? static_cast<uint64_t>(ns) : 0; }
+
 constexpr uint64_t kLongestHandOverNs = 2'000'000;
 constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
 
@@ -173,7 +176,7 @@ void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
     const bool using_it = account.key == owner_ && (state.in_flight || !state.waiting);
     const uint64_t most = using_it ? kBurstNs : kBurstNs - RefillNs(state.share);
     account.eligible = state.mode != ComputeMode::kHard || ahead <= static_cast<double>(most);
-    if (!account.eligible) Earlier(wake_at_ns, static_cast<uint64_t>(account.arrival_ns) - most);
+    if (!account.eligible) Earlier(wake_at_ns, InNs(account.arrival_ns) - most);
   }
 }
 
