@@ -135,6 +135,7 @@ int Main(int argc, char** argv) {
   app.add_option("--wall", options.wall, "By the wall clock on the emulated node in this folder, with real processes");
   app.add_option("--wall-seconds", options.wall_seconds)->check(CLI::Range(0.5, 600.0))->capture_default_str();
   app.add_option("--test-without", options.without, "Leave a rule of the model out, to see that a measurement notices")
+      ->allow_extra_args(false)  // the file after it is no rule
       ->group("");
   try {
     app.parse(argc, argv);
