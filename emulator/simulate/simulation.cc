@@ -18,7 +18,7 @@ constexpr uint64_t kHeartbeatNs = 25'000'000;  // the broker's period
 constexpr uint64_t kDeathNs = 1'000'000;       // until the broker has read a pidfd
 constexpr uint64_t kKillPollNs = 50'000;
 // As the interceptor's: what a batch may hold, and how long it stands open.
-constexpr uint64_t kBatchNs = 100'000, kOpenAtMostNs = 100'000;
+constexpr uint64_t kBatchNs = 500'000, kOpenAtMostNs = 100'000;
 constexpr uint64_t kBatchLaunches = 256;
 
 uint64_t Middle(Range range) { return (range.least + range.most) / 2; }

@@ -1,8 +1,8 @@
 // The faults of library interception that users have reported, each as a check that fails where the fault is: here the
-// sizes that drifted, and what was counted twice or not at all. faults_after_test has deaths, codes and what is reported.
-// Numbers are those of a list of such reports: 1–15 accounting, 16–24 locks and deaths, 25–26 codes, 27–36 look-ups,
-// 48–50 what is shown. Tests elsewhere carry theirs in their names too: 18 and 22 concurrency_test, 21 pages_test,
-// 23 arbiter_test, 24 single_step_test (all of the ledger), 27–36 resolver_test.
+// sizes that drifted, and what was counted twice or not at all. faults_after_test has deaths, codes and what is
+// reported. Numbers are those of a list of such reports: 1–15 accounting, 16–24 locks and deaths, 25–26 codes, 27–36
+// look-ups, 48–50 what is shown. Tests elsewhere carry theirs in their names too: 18 and 22 concurrency_test, 21
+// pages_test, 23 arbiter_test, 24 single_step_test (all of the ledger), 27–36 resolver_test.
 //
 // What cannot occur here by construction, so that a test only shows that it is so:
 //   19  tenants that wait for a lock file of all of them: there is none, and nothing else that two shares have open.

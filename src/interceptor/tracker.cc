@@ -9,7 +9,7 @@
 namespace mete::interceptor {
 namespace {
 
-constexpr uint64_t kBatchNs = 100'000;  // predicted cost of a batch, at most, if it is more than one launch
+constexpr uint64_t kBatchNs = 500'000;  // predicted cost of a batch, at most, if it is more than one launch
 constexpr uint32_t kBatchLaunches = 256;
 constexpr uint64_t kPureEvery = 256;  // batches: one of a single kind
 

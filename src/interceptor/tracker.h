@@ -1,7 +1,7 @@
 // Launches of this process that the share has to account for: the way in (one gate for every kind of launch), and
 // noticing that they are complete.
 //
-// Launches of a stream go in batches: one whose predicted cost is 100 µs or more alone, smaller ones up to 256 or 100
+// Launches of a stream go in batches: one whose predicted cost is 500 µs or more alone, smaller ones up to 256 or 500
 // µs together. The ledger sees a batch start before its first launch, and finish once it was seen to be complete.
 // Complete is seen in the program's own synchronise and query calls, or by one helper thread, started with the first
 // launch, which asks for an event recorded behind the batch; it sleeps while nothing is in flight. Captured launches do

@@ -9,7 +9,7 @@ import os
 import pathlib
 import shlex
 
-from harness import BUILD, ROOT, World, main, require
+from harness import LONG, BUILD, ROOT, World, main, require
 
 TESTS = BUILD / "tests"
 LIBRARY = TESTS / "libresolver_needs_driver.so"
@@ -146,7 +146,7 @@ def fault_28_29_30_34_36_every_route_reaches_the_wrapper_of_the_drivers_own_answ
 
 def fault_27_33_an_older_driver_is_offered_nothing_that_it_lacks():
     with World(up=False) as world:
-        met = sum(walk(NullDriver(world, f"null-driver{age}"), f"driver{age or ' of today'}") for age in ("-11010", "-11050", ""))
+        met = sum(walk(NullDriver(world, f"null-driver{age}"), f"driver{age or ' of today'}") for age in (("-11010", "-11050", "") if LONG else ("-11050",)))
     return f"{met} wrappers met"
 
 
