@@ -50,7 +50,7 @@ class World:
         self.node = self.folder / "node"
         self.up_at_start = up
         self.children = []
-        keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "TSAN_OPTIONS")}
+        keep = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TERM", "ASAN_OPTIONS", "TSAN_OPTIONS", "METE_LONG_TESTS")}
         (self.folder / "run").mkdir(mode=0o700)
         self.environment = {**keep, "PATH": f"{BIN}:{BUILD}/tests:{keep.get('PATH', '')}", "XDG_RUNTIME_DIR": str(self.folder / "run"),
                             "XDG_STATE_HOME": str(self.folder / "state")}

@@ -121,6 +121,8 @@ def compare(node, case, bare, shared, delivery):
 def walk(node, name, deliveries=("path", "preload", "both")):
     met = 0
     for route, (program, opened, where) in ROUTES.items():
+        if not LONG:  # the plainest way in and the fullest
+            where = dict.fromkeys((where[0], where[-1]))
         words = [TESTS / program, route.split()[0]]
         words += [node.driver if opened == "driver" else opened] if opened else []
         bare = answers(node.bare(words), f"{name}, {route}, without mete")
