@@ -209,6 +209,21 @@ bool FakeTenant::AskForAudit() {
   return ledger::SendPacket(socket_.get(), &request, sizeof(request), nullptr, 0) == 0;
 }
 
+namespace {
+
+// More of each size than an allocator keeps at hand for a thread, so that it must go to where its locks are.
+void AllocateOfEverySize() {
+  constexpr size_t kMost = 300;
+  for (size_t size = 16; size <= size_t{128} << 10; size += size < 256 ? 16 : size / 8) {
+    const size_t count = size <= 4096 ? kMost : kMost / 12;
+    std::array<void*, kMost> held;
+    for (size_t i = 0; i < count; ++i) held[i] = malloc(size);
+    for (size_t i = 0; i < count; ++i) free(held[i]);
+  }
+}
+
+}  // namespace
+
 // The broker is a thread of this process, and a sanitizer's allocator may be locked by it at the instant of the fork:
 // then the child would wait for ever. It says that it can allocate; one that does not say so is replaced.
 pid_t InProcess(const std::function<int()>& body) {
@@ -218,7 +233,7 @@ pid_t InProcess(const std::function<int()>& body) {
     const Fd from(ready[0]), to(ready[1]);
     const pid_t child = fork();
     if (child == 0) {
-      for (size_t size = 16; size < size_t{1} << 20; size *= 2) std::string(size, ' ').shrink_to_fit();
+      AllocateOfEverySize();
       _exit(write(to.get(), "x", 1) == 1 ? body() : 250);
     }
     pollfd said = {from.get(), POLLIN, 0};
