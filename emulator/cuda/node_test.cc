@@ -69,7 +69,16 @@ TEST_F(NodeTest, ExportsEveryName) {
   EXPECT_EQ(dlsym(library_, "_ZN4mete8emulator4cuda6Driver4InitEv"), nullptr);
 }
 
-// Started by the next test in a process of its own: makes memory, sends its descriptor, and is gone.
+// A byte with room for one descriptor beside it.
+struct OneDescriptor {
+  char byte = 0;
+  iovec part = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {nullptr, 0, &part, 1, control, sizeof control, 0};
+};
+
+// Not a test by itself, and so disabled: the next test starts it in a process of its own. It makes memory, sends its
+// descriptor, and is gone.
 TEST_F(NodeTest, DISABLED_MakesMemoryAndDies) {
   ASSERT_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
   CUcontext context = nullptr;
@@ -83,20 +92,13 @@ TEST_F(NodeTest, DISABLED_MakesMemoryAndDies) {
   int file = -1;
   ASSERT_EQ(DRIVER(cuMemExportToShareableHandle)(&file, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
             CUDA_SUCCESS);
-  char byte = 0;
-  iovec part = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* c = CMSG_FIRSTHDR(&message);
+  OneDescriptor packet;
+  cmsghdr* c = CMSG_FIRSTHDR(&packet.message);
   c->cmsg_level = SOL_SOCKET;
   c->cmsg_type = SCM_RIGHTS;
   c->cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(c), &file, sizeof file);
-  ASSERT_EQ(sendmsg(atoi(getenv("METE_TEST_SOCKET")), &message, 0), 1);
+  ASSERT_EQ(sendmsg(atoi(getenv("METE_TEST_SOCKET")), &packet.message, 0), 1);
   kill(getpid(), SIGKILL);
 }
 
@@ -121,18 +123,11 @@ TEST_F(NodeTest, MemoryOutlivesItsMakerWhileADescriptorIsOpen) {
     _exit(127);
   }
   close(ends[1]);
-  char byte = 0;
-  iovec part = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ASSERT_EQ(recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC), 1);
+  OneDescriptor packet;
+  ASSERT_EQ(recvmsg(ends[0], &packet.message, MSG_CMSG_CLOEXEC), 1);
   int file = -1;
-  ASSERT_NE(CMSG_FIRSTHDR(&message), nullptr);
-  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
+  ASSERT_NE(CMSG_FIRSTHDR(&packet.message), nullptr);
+  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&packet.message)), sizeof file);
   close(ends[0]);
   int status = 0;
   ASSERT_EQ(waitpid(maker, &status, 0), maker);

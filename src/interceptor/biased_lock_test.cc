@@ -46,7 +46,8 @@ TEST(BiasedLock, AThreadWithoutARecordUsesItAsAnyLock) {
 }
 
 TEST(BiasedLock, LookingInFindsTheOwnerInsideOrTakesTheBias) {
-  if (!KernelHasMembarrier()) GTEST_SKIP() << "this kernel has no membarrier";
+  if (!KernelHasMembarrier())
+    GTEST_SKIP() << "this kernel has no membarrier: the lock is an ordinary one then, as the other tests here see it";
   BiasedLock lock;
   long count = 0;
   TurnsInARow(lock, kOften, &count);

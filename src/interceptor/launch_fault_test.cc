@@ -191,13 +191,15 @@ void LaunchAllocateFree(bool may_wake) {
 TENANT(CallsUnlimited) { LaunchAllocateFree(false); }
 TENANT(CallsLimited) { LaunchAllocateFree(true); }
 TEST(Fault59, NoSystemCallToLaunchAllocateOrFree) {
-  if (mete::testing::kSanitized) GTEST_SKIP() << "a sanitizer makes system calls of its own";
+  if (mete::testing::kSanitized)
+    GTEST_SKIP() << "a sanitizer makes system calls of its own, so that the library's cannot be told from them; the "
+                    "dev and long runs count";
   for (const bool limited : {false, true}) {
     StandInOptions options = limited ? Counted() : Options();
     options.quota = uint64_t{8} << 30;
     StandIn broker(options);
     const int status = RunTenant(broker, limited ? "CallsLimited" : "CallsUnlimited");
-    if (status == kCannot) GTEST_SKIP() << "this kernel allows no filter";
+    if (status == kCannot) GTEST_SKIP() << "this kernel allows no seccomp filter, with which system calls are counted";
     EXPECT_EQ(status, 0) << limited;
   }
 }

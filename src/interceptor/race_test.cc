@@ -187,7 +187,9 @@ TENANT(Exec) {
 }
 class Forks : public ::testing::TestWithParam<bool> {};
 TEST_P(Forks, AHundredChildrenEndWell) {
-  if (mete::testing::kSanitized) GTEST_SKIP() << "a sanitizer's allocator keeps its locks across a fork, held or not";
+  if (mete::testing::kSanitized)
+    GTEST_SKIP() << "a sanitizer's allocator keeps its locks across a fork, held or not, so that a child may wait for "
+                    "nobody; the dev and long runs fork";
   StandInOptions options = Limited();
   options.quota = uint64_t{1} << 40;  // this broker clears nobody's slot
   options.tracked = GetParam();
