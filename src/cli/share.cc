@@ -24,7 +24,9 @@ std::string ComputeText(const Json& compute) {
 }
 
 std::string MeasuredText(const Json& compute) {
-  if (!compute.contains("measured_percent")) return "not measured: alone and without a limit";
+  if (!compute.contains("measured_percent")) {
+    return compute.contains("percent") ? "not measured yet" : "not measured: alone and without a limit";
+  }
   if (compute["measured_over_seconds"].get<double>() < 0.5) return "not measured yet";
   return fmt::format("{:g} % over the last {:g} s", compute["measured_percent"].get<double>(),
                      compute["measured_over_seconds"].get<double>());
