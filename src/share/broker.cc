@@ -9,8 +9,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -19,11 +21,23 @@
 namespace mete::share {
 namespace {
 
+// A broker that was just killed keeps its locks until the kernel has taken down what it had mapped.
+constexpr std::chrono::milliseconds kDying(1000);
+
+bool LockWithin(std::chrono::milliseconds patience, int fd) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
 // Opens and locks a file; the lock is the kernel's and ends with the process. The file says who holds it.
 StatusOr<Fd> Lock(const std::string& path, const std::string& note, const std::string& what) {
   Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Lacks("cannot open {}: {}", path, std::strerror(errno));
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (!LockWithin(kDying, fd.get())) {
     std::array<char, 512> holder = {};
     [[maybe_unused]] const ssize_t got = pread(fd.get(), holder.data(), holder.size() - 1, 0);
     return Refused("{} is in use by the broker {}", what, holder.data());

@@ -1,12 +1,15 @@
 // Brokers that are killed: at every point between an intent and its effect, and at random.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "ledger/account.h"
 #include "share/testing/node.h"
@@ -65,6 +68,21 @@ INSTANTIATE_TEST_SUITE_P(Points, KilledAt,
                          ::testing::Values("make: row written", "put in force: directory made", "make: prepared",
                                            "make: in force", "set: written", "end: row written",
                                            "end: directory removed"));
+
+// The kernel takes a killed process apart in steps, and its locks go last.
+TEST(Restart, ABrokerWaitsForTheLocksOfOneThatIsJustDying) {
+  Node node;
+  ASSERT_TRUE(MakePlaces(node.places).ok());
+  Fd dying(open(node.places.broker_lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(dying.get(), LOCK_EX), 0);
+  std::thread end([&dying] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    dying.Reset();
+  });
+  const Status started = node.Start();
+  end.join();
+  EXPECT_TRUE(started.ok()) << Message(started);
+}
 
 TEST(Restart, TenantsComeBackWithWhatTheyHold) {
   Node node;
