@@ -11,6 +11,8 @@
 #include <fstream>
 
 #include "ledger/account.h"
+#include "ledger/futex.h"
+#include "ledger/gate.h"
 #include "share/testing/node.h"
 
 namespace mete::share {
@@ -102,6 +104,37 @@ TEST_F(BrokerTest, TenantsAttachAndTheDeadAreCleared) {
   EXPECT_EQ(Show("a")["processes"].size(), 1u);
   EXPECT_TRUE(Eventually([&] { return !Show("a")["events"].empty(); }));
   EXPECT_EQ(Show("a")["events"][0]["kind"], "denied");
+}
+
+// Nobody else tells it that the work it waits for will never end.
+TEST_F(BrokerTest, WhoWaitsForWorkOfTheDeadIsWoken) {
+  const auto directory = (*node_.MakeShare("a", Memory8))["directory"].get<std::string>();
+  FakeTenant ours(directory);
+  ASSERT_EQ(ours.Attach(), "");
+  const auto in_flight = [&] { return ledger::InFlight(*ours.view().ledger, 0); };
+  const pid_t child = InProcess([&directory] {
+    FakeTenant other(directory);
+    if (!other.Attach().empty()) return 1;
+    const auto verdict = ledger::TryStart(other.view(), ledger::kUnknownNs, ledger::MonotonicNs()).verdict;
+    if (verdict != ledger::Verdict::kGo) return 2;
+    pause();
+    return 0;
+  });
+  ASSERT_TRUE(Eventually([&] { return in_flight() == 1; }));
+  const auto ask = [&] { return ledger::TryStart(ours.view(), 1'000'000, ledger::MonotonicNs()); };
+  ledger::BeginWait(ours.view(), ledger::MonotonicNs());
+  ledger::Decision decision = ask();
+  ASSERT_EQ(decision.verdict, ledger::Verdict::kWait);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  // Not until the instant that TryStart named: the test is whether somebody wakes us.
+  const uint64_t give_up = ledger::MonotonicNs() + 30'000'000'000;
+  while (decision.verdict == ledger::Verdict::kWait && ledger::MonotonicNs() < give_up) {
+    ledger::FutexWaitUntil(ours.view().limits->gpu[0].window_sequence, decision.window_sequence, give_up);
+    decision = ask();
+  }
+  EXPECT_LT(ledger::MonotonicNs(), give_up);
+  EXPECT_EQ(decision.verdict, ledger::Verdict::kGo);
 }
 
 TEST_F(BrokerTest, TheSameProcessAgainGetsANewSlotAndTheOldIsCleared) {

@@ -171,13 +171,29 @@ void Tenancy::Clear(uint32_t slot) {
   const auto found = holders_.find(slot);
   if (found == holders_.end()) return;
   // While the right ledger is still to come, the slot is only struck off: Adopt clears what the book does not know.
-  if (!awaits_ledger_) ledger::ClearSlot(*ledger_, *limits_, slot, ledger::MonotonicNs());
+  if (!awaits_ledger_) {
+    ledger::ClearSlot(*ledger_, *limits_, slot, ledger::MonotonicNs());
+    WakeWaiters();
+  }
   holders_.erase(found);
   if (holders_.empty()) awaits_ledger_ = false;
 }
 
 void Tenancy::Leave(uint32_t slot) {
-  if (holders_.erase(slot) != 0) ledger::ClearWork(*ledger_, *limits_, slot, ledger::MonotonicNs());
+  if (holders_.erase(slot) == 0) return;
+  ledger::ClearWork(*ledger_, *limits_, slot, ledger::MonotonicNs());
+  WakeWaiters();
+}
+
+// The dead wake nobody, and who waits for the end of their work sleeps until it was predicted. The sequence moves too:
+// somebody may have looked just before.
+void Tenancy::WakeWaiters() {
+  for (uint32_t i = 0; i < limits_->gpu_count && i < ledger::kMaxGpus; ++i) {
+    const uint32_t waiters = ledger::Relieved({limits_, ledger_, i, 0}, ledger::MonotonicNs());
+    if (waiters == 0) continue;
+    limits_->gpu[i].window_sequence.fetch_add(1);
+    ledger::FutexWake(limits_->gpu[i].window_sequence, static_cast<int>(waiters));
+  }
 }
 
 void Tenancy::ClearLeft(uint32_t slot) { ledger::ClearSlot(*ledger_, *limits_, slot, ledger::MonotonicNs()); }

@@ -61,7 +61,7 @@ class Tenancy {
   // Finds a process that held its slot before the broker restarted.
   const Holder* Find(uint32_t slot, uint32_t generation, const ProcessId& process) const;
   const Holder* Find(const ProcessId& process) const;
-  // The process has ended or called exec: clears what it held.
+  // The process has ended or called exec: clears what it held, and wakes who waits for the end of its work.
   void Clear(uint32_t slot);
   // The same, but its slot stays taken and its memory charged, since others may hold what it made. Then ClearLeft.
   void Leave(uint32_t slot);
@@ -72,6 +72,7 @@ class Tenancy {
 
  private:
   Tenancy() = default;
+  void WakeWaiters();
 
   ledger::LimitsPage* limits_ = nullptr;
   ledger::LedgerPage* ledger_ = nullptr;

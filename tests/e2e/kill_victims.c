@@ -1,10 +1,12 @@
 /* Processes that are killed, and one that must not notice. Tenants of an emulated node that share no code with it.
 
    kill_victims kill KILLS PARALLEL SEED   keeps PARALLEL children at work and kills one at random after another, KILLS
-                                           times in rounds; after each comes a round in which they end by themselves. Prints
+                                           times in rounds; after each comes a round in which they end by themselves.
+   Prints
                                            {"kills": true or false} when a round begins, {"done": kills} at the end.
    kill_victims survive                    allocates, launches, synchronises, asks and frees until standard input ends;
-                                           prints {"longest_us", "calls"} of each 100 ms: the longest of its calls.
+                                           prints {"longest_us", "call", "calls"} of each 100 ms: the longest of its
+   calls.
 
    Exit 0; 4 when the driver fails, which is printed as {"error": N, "call": name}. */
 #include <dlfcn.h>
@@ -30,7 +32,8 @@ static result (*memory_free)(device_pointer);
 static result (*memory_info)(size_t*, size_t*);
 static result (*module_load)(void**, const void*);
 static result (*function_get)(void**, void*, const char*);
-static result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+static result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                        void**);
 static result (*synchronize)(void);
 
 static const char ptx[] = ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry empty() { ret; }\n";
@@ -94,17 +97,18 @@ static int survive(void) {
   void* function = begin();
   struct pollfd input = {0, POLLIN, 0};
   double shown = now(), longest = 0;
+  const char* which = "";
   long calls = 0;
   while (poll(&input, 1, 0) == 0) {
     device_pointer p = 0;
     size_t free = 0, total = 0;
-#define TIMED(call)                                \
-  do {                                             \
-    const double before = now();                   \
-    CHECK(call);                                   \
-    const double took = now() - before;            \
-    if (took > longest) longest = took;            \
-    ++calls;                                       \
+#define TIMED(call)                                    \
+  do {                                                 \
+    const double before = now();                       \
+    CHECK(call);                                       \
+    const double took = now() - before;                \
+    if (took > longest) longest = took, which = #call; \
+    ++calls;                                           \
   } while (0)
     TIMED(memory_allocate(&p, 1 << 20));
     TIMED(launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
@@ -112,7 +116,7 @@ static int survive(void) {
     TIMED(synchronize());
     TIMED(memory_free(p));
     if (now() - shown < 100000) continue;
-    printf("{\"longest_us\": %.0f, \"calls\": %ld}\n", longest, calls);
+    printf("{\"longest_us\": %.0f, \"call\": \"%s\", \"calls\": %ld}\n", longest, which, calls);
     fflush(stdout);
     shown = now();
     longest = 0;
@@ -159,6 +163,7 @@ static int kill_them(long kills, int parallel, unsigned seed) {
 
 int main(int count, char** words) {
   if (count == 2 && strcmp(words[1], "survive") == 0) return survive();
-  if (count == 5 && strcmp(words[1], "kill") == 0) return kill_them(atol(words[2]), atoi(words[3]), (unsigned)atol(words[4]));
+  if (count == 5 && strcmp(words[1], "kill") == 0)
+    return kill_them(atol(words[2]), atoi(words[3]), (unsigned)atol(words[4]));
   return 2;
 }
