@@ -2,9 +2,10 @@
 #
 #   mete_library(NAME SOURCES a.cc … [DEPENDS mete_base …])     static library mete_NAME
 #   mete_program(NAME SOURCES main.cc … [DEPENDS …])             program NAME in <build>/bin
-#   mete_test(NAME SOURCES a_test.cc … [DEPENDS …] [LABEL unit|scenario|e2e] [THREADED])
+#   mete_test(NAME SOURCES a_test.cc … [DEPENDS …] [LABEL unit|scenario|e2e] [THREADED] [SLOW])
 #                                                                GoogleTest binary, run by ctest; unit: in-process, for sanitizers;
-#                                                                THREADED: more than one thread runs in it, for TSan to watch
+#                                                                THREADED: more than one thread runs in it, for TSan to watch;
+#                                                                SLOW: started before the others, so that none waits for it at the end
 #   mete_benchmark(NAME SOURCES a_benchmark.cc … [DEPENDS …])    google-benchmark binary, run by hand or by bench/
 #   mete_fuzz(NAME SOURCES a_fuzz.cc … [DEPENDS …])              LLVMFuzzerTestOneInput; a libFuzzer binary under ASan, else one
 #                                                                that replays its corpus
@@ -31,7 +32,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer")
 # The presets that build everything from nothing compile several sources at once (CMAKE_UNITY_BUILD): half the time, for most
 # of it goes into reading the same headers. So a name in an unnamed namespace is used once in a target.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 30)
 # Unit tests are built where they are run: ./check runs them under sanitizers, and the release build without them.
 option(METE_UNIT_TESTS "Build the in-process tests with everything else" ON)
 set(METE_FUZZ_SECONDS 5 CACHE STRING "How long a fuzz target runs as a test")
@@ -129,7 +130,7 @@ function(mete_program NAME)
 endfunction()
 
 function(mete_test NAME)
-  cmake_parse_arguments(ARG "THREADED" "LABEL" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADED;SLOW" "LABEL" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -159,6 +160,9 @@ function(mete_test NAME)
     list(APPEND ARG_LABEL threaded)
   endif()
   set_tests_properties(${NAME} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
+  if(ARG_SLOW)
+    set_tests_properties(${NAME} PROPERTIES COST 100)
+  endif()
 endfunction()
 
 function(mete_benchmark NAME)

@@ -20,7 +20,7 @@ struct State {
   std::map<Device*, Highs> highs;
 };
 
-State& The() {
+State& TheGraphs() {
   static auto* state = new State;
   return *state;
 }
@@ -89,7 +89,7 @@ CUresult NewGraphAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters, std::s
   region.device = driver->OrdinalOf(device);
   region.own_blocks = std::make_unique<Block[]>(region.bytes / kChunkBytes);
   region.blocks = region.own_blocks.get();
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   std::erase_if(state.all, [](const auto& entry) { return entry.second.expired(); });
   state.all[allocation->address] = allocation;
@@ -98,14 +98,14 @@ CUresult NewGraphAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& parameters, std::s
 }
 
 std::shared_ptr<GraphAllocation> FindGraphAllocation(uint64_t address) {
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   auto it = state.all.find(address);
   return it == state.all.end() ? nullptr : it->second.lock();
 }
 
 bool IsGraphMemory(uint64_t address, uint64_t bytes) {
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   auto it = state.all.upper_bound(address);
   if (it == state.all.begin()) return false;
@@ -121,7 +121,7 @@ CUresult ChargeGraphAllocation(GraphAllocation& allocation, Context* context) {
     context = ContextOn(allocation.device, nullptr);
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   }
-  State& state = The();
+  State& state = TheGraphs();
   {
     std::lock_guard lock(state.mutex);
     if (allocation.charged != nullptr) return CUDA_SUCCESS;
@@ -146,7 +146,7 @@ bool ClaimGraphFree(GraphAllocation& allocation) {
 }
 
 void MapGraphAllocation(const std::shared_ptr<GraphAllocation>& allocation) {
-  State& state = The();
+  State& state = TheGraphs();
   Allocation known;
   {
     std::lock_guard lock(state.mutex);
@@ -165,7 +165,7 @@ void MapGraphAllocation(const std::shared_ptr<GraphAllocation>& allocation) {
 
 void UnmapGraphAllocation(const std::shared_ptr<GraphAllocation>& allocation) {
   Allocations::Get().Take(allocation->address);
-  std::lock_guard lock(The().mutex);
+  std::lock_guard lock(TheGraphs().mutex);
   if (!allocation->mapped) return;
   allocation->mapped = false;
   Driver::Get()->content().Remove(allocation->region.get());
@@ -173,7 +173,7 @@ void UnmapGraphAllocation(const std::shared_ptr<GraphAllocation>& allocation) {
 
 void DropGraphCharges(Context* context) {
   std::vector<std::shared_ptr<GraphAllocation>> alive;  // let go of after the lock
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   for (const auto& [address, weak] : state.all) {
     auto allocation = weak.lock();
@@ -210,7 +210,7 @@ CUresult api::cuDeviceGraphMemTrim(CUdevice dev) {
   Device* device = nullptr;
   if (CUresult error = FindDevice(dev, &device)) return error;
   std::vector<std::shared_ptr<GraphAllocation>> alive;
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   for (const auto& [address, weak] : state.all) {
     auto allocation = weak.lock();
@@ -225,7 +225,7 @@ CUresult api::cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute at
   Device* device = nullptr;
   if (CUresult error = FindDevice(dev, &device)) return error;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   const Highs now = Now(state, device), high = state.highs[device];
   cuuint64_t& out = *static_cast<cuuint64_t*>(value);
@@ -242,7 +242,7 @@ CUresult api::cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute at
   Device* device = nullptr;
   if (CUresult error = FindDevice(dev, &device)) return error;
   if (value == nullptr || *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;  // only reset
-  State& state = The();
+  State& state = TheGraphs();
   std::lock_guard lock(state.mutex);
   Highs& high = state.highs[device];
   const Highs now = Now(state, device);

@@ -28,7 +28,7 @@ struct Imports {
   std::map<uint64_t, Import> map;  // by the address that the program got
 };
 
-Imports& The() {
+Imports& TheImports() {
   static auto* imports = new Imports;
   return *imports;
 }
@@ -82,7 +82,7 @@ CUresult ShareAllocation(CUdeviceptr address, ShareHandle* handle) {
 }
 
 CUresult OpenImport(Context* context, const ShareHandle& handle, Pool* pool, CUdeviceptr* out) {
-  Imports& imports = The();
+  Imports& imports = TheImports();
   std::lock_guard lock(imports.mutex);
   for (auto& [address, import] : imports.map) {
     if (import.nonce != handle.nonce || import.offset != handle.offset) continue;
@@ -128,7 +128,7 @@ CUresult OpenImport(Context* context, const ShareHandle& handle, Pool* pool, CUd
 }
 
 void CloseImport(uint64_t address, bool all) {
-  Imports& imports = The();
+  Imports& imports = TheImports();
   std::lock_guard lock(imports.mutex);
   auto it = imports.map.find(address);
   if (it == imports.map.end() || (--it->second.references > 0 && !all)) return;

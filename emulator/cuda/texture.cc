@@ -25,7 +25,7 @@ struct Objects {
   unsigned long long next = 1;
 };
 
-Objects& The() {
+Objects& TheTextures() {
   static auto* objects = new Objects;
   return *objects;
 }
@@ -60,7 +60,7 @@ CUresult CheckResource(const CUDA_RESOURCE_DESC& d) {
 }
 
 CUresult Add(Texture texture, unsigned long long* out) {
-  Objects& objects = The();
+  Objects& objects = TheTextures();
   std::lock_guard lock(objects.mutex);
   *out = objects.next++;
   objects.map[*out] = texture;
@@ -73,7 +73,7 @@ CUresult Ask(unsigned long long id, bool surface, const void* out, Read read) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Objects& objects = The();
+  Objects& objects = TheTextures();
   std::lock_guard lock(objects.mutex);
   auto it = objects.map.find(id);
   if (it == objects.map.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;
@@ -83,7 +83,7 @@ CUresult Ask(unsigned long long id, bool surface, const void* out, Read read) {
 CUresult Destroy(unsigned long long id, bool surface) {
   Context* context = nullptr;
   if (CUresult error = Current(&context)) return error;
-  Objects& objects = The();
+  Objects& objects = TheTextures();
   std::lock_guard lock(objects.mutex);
   auto it = objects.map.find(id);
   if (it == objects.map.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;

@@ -49,7 +49,7 @@ struct Vmm {
   uint64_t next_handle = 1;
 };
 
-Vmm& The() {
+Vmm& TheVmm() {
   static auto* vmm = new Vmm;
   return *vmm;
 }
@@ -137,7 +137,7 @@ CUresult api::cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignme
   uint64_t address = hint == 0 ? 0 : driver->address_space().TakeAt(hint, bytes);
   if (address == 0) address = driver->address_space().Take(bytes, std::max<uint64_t>(alignment, kChunkBytes));
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   vmm.reservations[address] = bytes;
   *out = address;
@@ -147,7 +147,7 @@ CUresult api::cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignme
 CUresult api::cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.reservations.find(address);
   if (it == vmm.reservations.end() || it->second != bytes) return CUDA_ERROR_INVALID_VALUE;
@@ -175,7 +175,7 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
     result = driver->client().MakePhysical(context->engine, bytes, &memory);
   }
   if (result != Result::kOk) return context->Explain(result);
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto physical = std::make_shared<Physical>();
   const bool exportable = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
@@ -206,7 +206,7 @@ CUresult api::cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes, const
 CUresult api::cuMemRelease(CUmemGenericAllocationHandle handle) {
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.handles.find(handle);
   if (it == vmm.handles.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -220,7 +220,7 @@ CUresult api::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, voi
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.mappings.upper_bound(reinterpret_cast<uint64_t>(address));
   if (it == vmm.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
@@ -242,7 +242,7 @@ CUresult api::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, 
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.handles.find(handle);
   if (it == vmm.handles.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -257,7 +257,7 @@ CUresult api::cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGe
   if (bytes == 0 || address % kChunkBytes != 0 || bytes % kChunkBytes != 0 || offset != 0 || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.handles.find(handle);
   if (it == vmm.handles.end() || bytes > it->second->bytes || !Reserved(vmm, address, bytes))
@@ -303,7 +303,7 @@ CUresult api::cuMemUnmap(CUdeviceptr address, size_t bytes) {
   if (context != nullptr && context->alive.load()) {
     if (CUresult error = context->executor.SynchronizeAll()) return error;
   }
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto mappings = Exactly(vmm, address, bytes);
   if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
@@ -324,7 +324,7 @@ CUresult api::cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAcces
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (bytes == 0 || count == 0 || !IsList(desc, count)) return CUDA_ERROR_INVALID_VALUE;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto mappings = Exactly(vmm, address, bytes);
   if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
@@ -358,7 +358,7 @@ CUresult api::cuMemGetAccess(unsigned long long* flags, const CUmemLocation* loc
   Driver* driver = nullptr;
   if (CUresult error = Initialized(&driver)) return error;
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.mappings.upper_bound(address);
   if (it == vmm.mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
@@ -381,7 +381,7 @@ CUresult api::cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHand
   if (CUresult error = Initialized(&driver)) return error;
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   auto it = vmm.handles.find(handle);
   if (it == vmm.handles.end() || it->second->shared == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -426,7 +426,7 @@ CUresult api::cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, 
   physical->shared = std::move(file);
   physical->handles = 1;
   if (driver->client().HoldPhysical(physical->memory) != Result::kOk) return CUDA_ERROR_INVALID_VALUE;
-  Vmm& vmm = The();
+  Vmm& vmm = TheVmm();
   std::lock_guard lock(vmm.mutex);
   *out = vmm.next_handle++;
   vmm.handles[*out] = std::move(physical);

@@ -2,6 +2,8 @@
 #ifndef METE_EMULATOR_ENGINE_TEST_NODE_H_
 #define METE_EMULATOR_ENGINE_TEST_NODE_H_
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <memory>
 #include <string>
@@ -38,7 +40,7 @@ class TestNode {
 
   Process AddProcess(uint32_t pid, uint32_t uid) {
     Process process;
-    process.page = pages_.emplace_back(std::make_unique<SessionPage>()).get();
+    process.page = pages_.emplace_back(NewPage()).get();
     process.session = engine_.AddSession(process.page, {pid, uid, "test"});
     return process;
   }
@@ -159,6 +161,15 @@ class TestNode {
   Work Kernel(double ns) const { return Kernel(engine_.settings().gpus[0], ns); }
 
  private:
+  // As a session has it: zeroes that take no memory before they are written.
+  struct Unmap {
+    void operator()(SessionPage* page) const { munmap(page, sizeof(*page)); }
+  };
+  static SessionPage* NewPage() {
+    void* const page = mmap(nullptr, sizeof(SessionPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? nullptr : static_cast<SessionPage*>(page);
+  }
+
   static EngineSettings Settings(const std::string& gpus, const TestWithout& without,
                                  std::shared_ptr<CgroupTree> cgroups) {
     EngineSettings settings;
@@ -173,7 +184,7 @@ class TestNode {
   }
 
   uint64_t now_ = kStartNs;
-  std::vector<std::unique_ptr<SessionPage>> pages_;
+  std::vector<std::unique_ptr<SessionPage, Unmap>> pages_;
   Engine engine_;
   Process admin_;
 };

@@ -14,12 +14,12 @@ namespace {
 
 using emulator::EventInfo;
 using emulator::GpuInfo;
+using emulator::kNoInstance;
 using emulator::NvmlSession;
 using emulator::Result;
 using emulator::WithGpu;
 using emulator::WithNode;
 
-constexpr unsigned kNoInstance = 0xffffffffu;
 constexpr uint64_t kLookMs = 500;  // how soon a wait notices that its engine, or a GPU, has gone
 
 struct Set {

@@ -9,12 +9,11 @@ namespace mete::nvml::abi {
 
 namespace {
 
+using emulator::kNoInstance;
 using emulator::NvmlSession;
 using emulator::ProcessInfo;
 using emulator::ProcessSample;
 using emulator::WithGpu;
-
-constexpr unsigned kNoInstance = 0xffffffffu;
 
 void Fill(const ProcessInfo& from, nvmlProcessInfo_v1_t* to) { *to = {from.pid, from.memory_bytes}; }
 void Fill(const ProcessInfo& from, nvmlProcessInfo_v2_t* to) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "emulator/ptx/test_fixture.h"
+#include "tests/sanitized.h"
 
 namespace mete::emulator::ptx {
 namespace {
@@ -40,31 +41,40 @@ void ExpectSameCost(const std::string& body, double tolerance, const std::string
               tolerance * outcomes[0].cost.memory_bytes + 32);
 }
 
+// A sanitizer makes an instruction five times as long; the sample is far shorter than any of these all the same.
+constexpr int kTurns = mete::testing::kSanitized ? 10'000 : 50'000;
+std::string Turns(int times, int over = 1) { return std::to_string(kTurns * times / over); }
+
 TEST(Cost, CountedLoopsOfEveryForm) {
   const std::string work = "mad.lo.u32 %x, %x, 3, 1; xor.b32 %x, %x, %r2;";
   // Counted up and down, signed and not, tested below and above, with a copy of the counter, by other steps than one.
-  ExpectSameCost("mov.u32 %r3, 0;\nL: " + work + " add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 50000; @%p0 bra L;",
+  ExpectSameCost(
+      "mov.u32 %r3, 0;\nL: " + work + " add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, " + Turns(1) + "; @%p0 bra L;",
+      0.01);
+  ExpectSameCost(
+      "mov.u32 %r3, " + Turns(1) + ";\nL: " + work + " add.s32 %r3, %r3, -1; setp.ne.s32 %p0, %r3, 0; @%p0 bra L;",
+      0.01);
+  ExpectSameCost("mov.u32 %r3, -" + Turns(2, 5) + ";\nL: setp.ge.s32 %p0, %r3, " + Turns(3, 5) + "; @%p0 bra E; " +
+                     work + " add.s32 %r3, %r3, 1; bra.uni L;\nE:",
                  0.01);
-  ExpectSameCost("mov.u32 %r3, 50000;\nL: " + work + " add.s32 %r3, %r3, -1; setp.ne.s32 %p0, %r3, 0; @%p0 bra L;",
+  ExpectSameCost("mov.u32 %r3, 0;\nL: " + work + " add.u32 %r4, %r3, 7; mov.u32 %r3, %r4; setp.gt.u32 %p0, " +
+                     Turns(7) + ", %r4; @%p0 bra L;",
                  0.01);
-  ExpectSameCost("mov.u32 %r3, -20000;\nL: setp.ge.s32 %p0, %r3, 30000; @%p0 bra E; " + work +
-                     " add.s32 %r3, %r3, 1; bra.uni L;\nE:",
-                 0.01);
-  ExpectSameCost("mov.u32 %r3, 0;\nL: " + work +
-                     " add.u32 %r4, %r3, 7; mov.u32 %r3, %r4; setp.gt.u32 %p0, 350000, %r4; @%p0 bra L;",
-                 0.01);
-  ExpectSameCost("mov.u64 %rd1, 400000;\nL: " + work + " sub.s64 %rd1, %rd1, 8; setp.le.s64 %p0, %rd1, 0; @!%p0 bra L;",
-                 0.01);
+  ExpectSameCost(
+      "mov.u64 %rd1, " + Turns(8) + ";\nL: " + work + " sub.s64 %rd1, %rd1, 8; setp.le.s64 %p0, %rd1, 0; @!%p0 bra L;",
+      0.01);
   // A stride that is a register, and lanes that begin apart.
-  ExpectSameCost("mov.u32 %r3, %r2;\nL: " + work + " add.u32 %r3, %r3, %r1; setp.lt.u32 %p0, %r3, 3000000; @%p0 bra L;",
-                 0.01);
+  ExpectSameCost(
+      "mov.u32 %r3, %r2;\nL: " + work + " add.u32 %r3, %r3, %r1; setp.lt.u32 %p0, %r3, " + Turns(60) + "; @%p0 bra L;",
+      0.01);
   // One loop in another, and turns that differ.
   ExpectSameCost("mov.u32 %r3, 0;\nL: mov.u32 %r5, 0;\nM: " + work +
                      " add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 100; @%p1 bra M;\n"
-                     "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 500; @%p0 bra L;",
+                     "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, " +
+                     Turns(1, 100) + "; @%p0 bra L;",
                  0.02);
   ExpectSameCost("mov.u32 %r3, 0;\nL: and.b32 %r6, %r3, 3; setp.eq.u32 %p1, %r6, 0; @%p1 bra S;\n" + work +
-                     "\nS: add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 50000; @%p0 bra L;",
+                     "\nS: add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, " + Turns(1) + "; @%p0 bra L;",
                  0.02);
 }
 

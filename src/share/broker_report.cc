@@ -12,7 +12,7 @@
 namespace mete::share {
 namespace {
 
-double Percent(uint32_t hundredths) { return hundredths / 100.0; }
+double InPercent(uint32_t hundredths) { return hundredths / 100.0; }
 double OneDecimal(double value) { return std::round(value * 10) / 10; }
 
 }  // namespace
@@ -58,8 +58,8 @@ Json Broker::OnGpu(const Share& share, size_t position) const {
   json["last_denied_bytes"] = held.last_denied_bytes.load();
   Json compute;
   compute["mode"] = plan::ToString(part.allotment.mode);
-  if (part.compute) compute["percent"] = Percent(part.allotment.share);
-  compute["weight_percent"] = Percent(part.allotment.weight);
+  if (part.compute) compute["percent"] = InPercent(part.allotment.share);
+  compute["weight_percent"] = InPercent(part.allotment.weight);
   const bool tracked = (share.tenancy->limits().gpu[position].flags.load() & ledger::kTracked) != 0;
   const Watch& watch = share.watches[position];
   if (tracked && !watch.samples.empty() && now > watch.samples.front().at_ns) {
