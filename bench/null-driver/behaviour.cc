@@ -79,6 +79,19 @@ CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam*, int, unsigned 
 }
 CUresult cuCtxDestroy_v2(CUcontext context) { return CloseContext(reinterpret_cast<Context*>(context)); }
 CUresult cuCtxDestroy(CUcontext context) { return CloseContext(reinterpret_cast<Context*>(context)); }
+// As large as a context, and its own context when it is converted.
+CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc, CUdevice device, unsigned int) {
+  if (green == nullptr || device < 0 || device >= kDevices) return CUDA_ERROR_INVALID_VALUE;
+  auto* fresh = new Context{device};
+  const CUresult result = OpenContext(fresh);
+  if (result != CUDA_SUCCESS) return delete fresh, result;
+  *green = reinterpret_cast<CUgreenCtx>(fresh);
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+  return *context = reinterpret_cast<CUcontext>(green), CUDA_SUCCESS;
+}
+CUresult cuGreenCtxDestroy(CUgreenCtx green) { return CloseContext(reinterpret_cast<Context*>(green)); }
 CUresult cuCtxGetCurrent(CUcontext* context) { return *context = reinterpret_cast<CUcontext>(Current()), CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext context) {
   if (depth == 0) depth = 1;

@@ -69,6 +69,43 @@ void Contexts::Gone(Process& p, CUcontext context, bool destroyed) {
   if (known.charged != 0) ledger::Return(ViewOf(p, known.gpu), known.charged);
 }
 
+CUresult Contexts::CreateGreen(Process& p, decltype(&::cuGreenCtxCreate) real, CUgreenCtx* green,
+                               CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
+  uint64_t charged = 0;
+  const CUresult room = Begin(p, device, &charged);
+  if (room != CUDA_SUCCESS) return room;
+  const CUresult result = real(green, resources, device, flags);
+  if (result != CUDA_SUCCESS || green == nullptr) {
+    Cancel(p, device, charged);
+    return result;
+  }
+  ForgetContexts();  // the address of its context may have belonged to one elsewhere
+  std::lock_guard lock(mutex_);
+  greens_[*green] = {static_cast<uint32_t>(std::max(GpuOfDevice(p, device), 0)), 1, charged};
+  return result;
+}
+
+CUresult Contexts::DestroyGreen(Process& p, decltype(&::cuGreenCtxDestroy) real, CUgreenCtx green) {
+  CUcontext context = nullptr;
+  if (driver.cuCtxFromGreenCtx != nullptr && driver.cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS)
+    context = nullptr;
+  if (context != nullptr) Going(p, context);
+  const CUresult result = real(green);
+  if (context != nullptr) Gone(p, context, false);
+  if (result != CUDA_SUCCESS) return result;
+  ForgetContexts();
+  Known known{};
+  {
+    std::lock_guard lock(mutex_);
+    auto found = greens_.find(green);
+    if (found == greens_.end()) return result;
+    known = found->second;
+    greens_.erase(found);
+  }
+  if (known.charged != 0) ledger::Return(ViewOf(p, known.gpu), known.charged);
+  return result;
+}
+
 uint64_t* Contexts::ChargedOf(CUcontext context) {
   if (auto found = contexts_.find(context); found != contexts_.end()) return &found->second.charged;
   for (auto& [device, primary] : primaries_) {

@@ -49,6 +49,12 @@ class Contexts {
     }
   }
 
+  // A green context makes the driver hold its device's primary context: charged as one more context, until it goes.
+  // What was allocated while it was current belongs to the primary context and stays.
+  CUresult CreateGreen(Process& p, decltype(&::cuGreenCtxCreate) real, CUgreenCtx* green, CUdevResourceDesc resources,
+                       CUdevice device, unsigned int flags);
+  CUresult DestroyGreen(Process& p, decltype(&::cuGreenCtxDestroy) real, CUgreenCtx green);
+
   CUresult RetainPrimary(Process& p, decltype(&::cuDevicePrimaryCtxRetain) real, CUcontext* context, CUdevice device);
   CUresult ReleasePrimary(Process& p, CUresult (*real)(CUdevice), CUdevice device, bool reset);
 
@@ -73,6 +79,7 @@ class Contexts {
   std::mutex mutex_;
   std::unordered_map<CUcontext, Known> contexts_;
   std::unordered_map<CUdevice, Primary> primaries_;
+  std::unordered_map<CUgreenCtx, Known> greens_;
 };
 
 }  // namespace mete::interceptor

@@ -8,7 +8,7 @@ namespace mete::interceptor {
 
 inline constexpr uint64_t kGranule = uint64_t{2} << 20;
 inline constexpr uint64_t kSmallBelow = uint64_t{1} << 20;  // requests below this share granules
-inline constexpr uint64_t kAbsurd = uint64_t{1} << 56;      // no GPU has this much: refused without asking
+inline constexpr uint64_t kAbsurd = uint64_t{1} << 47;      // no GPU has this much: refused without asking
 
 constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 

@@ -88,15 +88,18 @@ class Objects {
               0x80000000,
               0xffffffff,
               uint64_t{1} << 32,
+              (uint64_t{1} << 47) - 1,
+              uint64_t{1} << 47,
+              (uint64_t{1} << 48) - kGranule,
               (uint64_t{1} << 56) - 1,
-              uint64_t{1} << 56,
               uint64_t{1} << 63,
               ~uint64_t{0} - kGranule,
               ~uint64_t{0} - 511,
               ~uint64_t{0}};
     }
     if (type == "CUdevice") return {0, 1, 2, 63, 64, 127, 128, 0x7fffffff, 0x80000000, 0xffffffff};
-    if (is({"CUcontext", "CUfunction", "CUarray", "CUmipmappedArray", "CUexternalMemory", "CUmodule", "CUlibrary"}))
+    if (is({"CUcontext", "CUfunction", "CUarray", "CUmipmappedArray", "CUexternalMemory", "CUmodule", "CUlibrary",
+            "CUgreenCtx", "CUdevResourceDesc"}))
       return {0, 1, kWild, ~uint64_t{0}};
     if (is({"CUgraph", "CUgraphExec"})) return {0};
     if (type == "CUstream") return {0, 1, 2, at(stream)};

@@ -189,6 +189,24 @@ FAULT(Fault09_ContextsCountAgainstTheLimit, Limited()) {
   REQUIRE(CU(cuMemFree_v2)(p) == CUDA_SUCCESS);
   Linear(kQuota - 2 * kContext);
   REQUIRE(CU(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS && Truth() == kQuota && Charged() == kQuota);
+  CUgreenCtx green = nullptr;
+  REQUIRE(CU(cuGreenCtxCreate)(&green, nullptr, 0, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+FAULT(Fault09_GreenContextsToo, Limited()) {
+  CUcontext first = BeginTracked();
+  for (int round = 0; round < 20; ++round) {
+    CUgreenCtx green = nullptr;
+    CUcontext context = nullptr;
+    REQUIRE(CU(cuGreenCtxCreate)(&green, nullptr, 0, 1) == CUDA_SUCCESS);
+    REQUIRE(Charged() == 2 * kContext && Truth() == 2 * kContext);
+    REQUIRE(CU(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS && CU(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
+    const CUdeviceptr p = Linear(64 * kMiB);
+    REQUIRE(Charged() == Truth() && CU(cuMemFree_v2)(p) == CUDA_SUCCESS);
+    REQUIRE(CU(cuCtxSetCurrent)(first) == CUDA_SUCCESS && CU(cuGreenCtxDestroy)(green) == CUDA_SUCCESS);
+    REQUIRE(CU(cuGreenCtxDestroy)(green) != CUDA_SUCCESS);
+    NothingLeftBut(kContext);
+  }
 }
 
 FAULT(Fault10_APrimaryContextIsChargedOnceAndOnlyIfItIsThere, Limited()) {
@@ -259,9 +277,8 @@ TEST(Faults, Fault15_EveryFunctionThatAllocatesIsWrapped) {
   std::set<std::string> wrapped;
   std::ifstream list(METE_WRAPPED), functions(METE_FUNCTIONS);
   for (std::string line; std::getline(list, line);) wrapped.insert(line.substr(0, line.find(' ')));
-  // Host memory, questions, a description; and green contexts, whose primary context the audit finds.
-  const std::set<std::string> no_device_memory = {"cuGreenCtxCreate",
-                                                  "cuMemAllocHost",
+  // Host memory, questions, a description.
+  const std::set<std::string> no_device_memory = {"cuMemAllocHost",
                                                   "cuMemAllocHost_v2",
                                                   "cuMemHostAlloc",
                                                   "cuGraphMemAllocNodeGetParams",

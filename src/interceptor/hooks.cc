@@ -13,10 +13,8 @@ CUresult Init(decltype(&::cuInit) real, unsigned int flags) {
   return result;
 }
 
-bool See(Process& p, int gpu, Sight* sight) {
-  if (gpu < 0) return false;
-  const ledger::View view = ViewOf(p, static_cast<uint32_t>(gpu));
-  const uint64_t quota = view.limits->gpu[gpu].memory_quota.load(std::memory_order_relaxed);
+bool See(Process& p, const ledger::View& view, Sight* sight) {
+  const uint64_t quota = view.limits->gpu[view.gpu].memory_quota.load(std::memory_order_relaxed);
   if (quota == ledger::kNoQuota) return false;
   p.pools.RefreshIfLoose(p);
   const uint64_t used = ledger::Used(view);

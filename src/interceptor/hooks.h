@@ -27,12 +27,12 @@ namespace mete::interceptor {
 
 CUresult Init(decltype(&::cuInit) real, unsigned int flags);
 
-// The quota of the current context's GPU, and what is left of it.
+// The quota on a GPU, and what is left of it. False: there is none.
 struct Sight {
   uint64_t quota;
   uint64_t left;
 };
-bool See(Process& p, int gpu, Sight* sight);
+bool See(Process& p, const ledger::View& view, Sight* sight);
 
 template <typename Size>
 Size Clamp(uint64_t bytes) {
@@ -45,8 +45,7 @@ CUresult MemGetInfo(CUresult (*real)(Size*, Size*), Size* free, Size* total) {
   const CUresult result = real(free, total);
   Place place;
   Sight sight;
-  if (result != CUDA_SUCCESS || !Locate(*p, &place) || place.context == nullptr ||
-      !See(*p, static_cast<int>(place.gpu), &sight)) {
+  if (result != CUDA_SUCCESS || !Locate(*p, &place) || place.context == nullptr || !See(*p, place.view, &sight)) {
     return result;
   }
   if (total != nullptr) *total = std::min(*total, Clamp<Size>(sight.quota));
@@ -59,7 +58,9 @@ CUresult TotalMem(CUresult (*real)(Size*, CUdevice), Size* bytes, CUdevice devic
   METE_READY(p);
   const CUresult result = real(bytes, device);
   Sight sight;
-  if (result == CUDA_SUCCESS && bytes != nullptr && See(*p, GpuOfDevice(*p, device), &sight)) {
+  const int gpu = GpuOfDevice(*p, device);
+  if (result == CUDA_SUCCESS && bytes != nullptr && gpu >= 0 &&
+      See(*p, ViewOf(*p, static_cast<uint32_t>(gpu)), &sight)) {
     *bytes = std::min(*bytes, Clamp<Size>(sight.quota));
   }
   return result;
@@ -107,6 +108,17 @@ CUresult ContextCreate(CUresult (*real)(CUcontext*, Types...), CUcontext* contex
 inline CUresult ContextDestroy(CUresult (*real)(CUcontext), CUcontext context) {
   METE_READY(p);
   return p->contexts.Destroy(*p, context, [&] { return SwitchContext(real, context); });
+}
+inline CUresult GreenContextCreate(decltype(&::cuGreenCtxCreate) real, CUgreenCtx* green, CUdevResourceDesc resources,
+                                   CUdevice device, unsigned int flags) {
+  METE_READY(p);
+  return p->contexts.CreateGreen(*p, real, green, resources, device, flags);
+}
+inline CUresult GreenContextDestroy(decltype(&::cuGreenCtxDestroy) real, CUgreenCtx green) {
+  METE_READY(p);
+  const CUresult result = p->contexts.DestroyGreen(*p, real, green);
+  ContextChanged();
+  return result;
 }
 inline CUresult ContextAttach(decltype(&::cuCtxAttach) real, CUcontext* context, unsigned int flags) {
   METE_READY(p);

@@ -30,7 +30,7 @@ uint64_t ChargeOf(const Block& block, uint64_t granules) {
 }  // namespace
 
 bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes) {
-  thread_local constinit uint32_t calls = 0;
+  thread_local constinit __attribute__((tls_model("initial-exec"))) uint32_t calls = 0;
   if (++calls % kLookAfterEvery == 0 && HeartbeatStale(p)) KeepAttached(p);
   if (view.limits->ended.load(std::memory_order_relaxed) != 0) return false;
   if (ledger::Reserve(view, bytes)) return true;
@@ -67,14 +67,18 @@ void Memory::Cancel(const Ticket& ticket) {
 bool Memory::EndLinear(const Ticket& ticket, uint64_t address, uint64_t bytes) {
   if (!ticket.charged || address == 0) return true;
   const bool small = bytes < kSmallBelow;
-  const Block block{small ? bytes : RoundUp(bytes, kGranule), ticket.context, {}, ticket.view.gpu,
-                    small ? Block::kSmall : Block::kLarge,    false};
+  const Block block{ticket.context,
+                    {},
+                    small ? bytes : RoundUp(bytes, kGranule),
+                    ticket.view.gpu,
+                    small ? Block::kSmall : Block::kLarge,
+                    false};
   return End(ticket, address, block);
 }
 
 bool Memory::EndObject(const Ticket& ticket, uint64_t key, const Extent& extent) {
   if (!ticket.charged) return true;
-  Block block{extent.large, ticket.context, {}, ticket.view.gpu, Block::kObject, false};
+  Block block{ticket.context, {}, extent.large, ticket.view.gpu, Block::kObject, false};
   block.small = extent.small;
   return End(ticket, key, block);
 }

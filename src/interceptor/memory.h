@@ -38,18 +38,20 @@ struct Pool;
 // and then.
 bool ReserveOrReclaim(Process& p, const ledger::View& view, uint64_t bytes);
 
+// With its address half a cache line.
 struct Block {
   enum Kind : uint8_t { kLarge, kSmall, kPool, kObject };
-  uint64_t bytes;     // kLarge: charged; kSmall: its extent; kPool: its extent in the pool; kObject: Extent::large
   CUcontext context;  // it goes with it
   union {
     Pool* pool;      // kPool
     uint64_t small;  // kObject: Extent::small
   };
-  uint32_t gpu;
-  Kind kind;
-  bool exported;  // other processes may hold it
+  uint64_t bytes : 48;  // kLarge: charged; kSmall: its extent; kPool: its extent in the pool; kObject: Extent::large
+  uint64_t gpu : 8;
+  uint64_t kind : 7;
+  uint64_t exported : 1;  // other processes may hold it
 };
+static_assert(sizeof(Block) == 24 && kAbsurd < uint64_t{1} << 48 && ledger::kMaxGpus <= 256);
 
 // A block whose record was taken out, and what the ledger is owed when the driver has freed it.
 struct Taken {

@@ -10,13 +10,10 @@
 
 namespace mete::interceptor {
 
-// Every bit of the key reaches every bit: addresses come in steps of large powers of two.
+// Both halves of the product, so that every bit of the key counts: addresses come in steps of large powers of two.
 inline uint64_t HashOf(uint64_t key) {
-  key ^= key >> 32;
-  key *= 0xD6E8FEB86659FD93ull;
-  key ^= key >> 32;
-  key *= 0xD6E8FEB86659FD93ull;
-  return key ^ (key >> 32);
+  __extension__ const unsigned __int128 product = static_cast<unsigned __int128>(key) * 0xD6E8FEB86659FD93ull;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }
 
 template <typename Value>

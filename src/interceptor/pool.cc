@@ -109,7 +109,7 @@ CUresult Pools::End(Process& p, const Ticket& ticket, Pool* pool, uint64_t addre
   const uint64_t grown = pool->charged > before ? pool->charged - before : 0;
   const uint64_t quota = ticket.view.limits->gpu[pool->gpu].memory_quota.load(std::memory_order_relaxed);
   const bool over = grown > ticket.reserved && ledger::Used(ticket.view) > quota;
-  if (!over && p.memory.EndPooled(address, {extent, ticket.context, {pool}, pool->gpu, Block::kPool, false}))
+  if (!over && p.memory.EndPooled(address, {ticket.context, {pool}, extent, pool->gpu, Block::kPool, false}))
     return CUDA_SUCCESS;
   pool->live -= extent;
   loose_.store(true, std::memory_order_relaxed);
