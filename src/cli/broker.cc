@@ -15,8 +15,7 @@ StatusOr<int> RunBroker(const std::vector<std::string>& words) {
   app.add_option("--ready-fd", ready_fd, "Where to say that it listens");
   METE_ASSIGN_OR_RETURN(const bool go, ParseWords(app, "_broker", words));
   if (!go) return 0;
-  METE_ASSIGN_OR_RETURN(const share::Places places, PlacesOfNode(common.driver_root));
-  METE_RETURN_IF_ERROR(share::RunBroker(places, ready_fd));
+  METE_RETURN_IF_ERROR(share::RunBroker(PlacesOfNode(common.driver_root), ready_fd));
   return 0;
 }
 

@@ -12,6 +12,7 @@ extern const Command kExplain;
 extern const Command kInventory;
 extern const Command kRun;
 extern const Command kShare;
+extern const Command kTop;
 extern const Command kVersion;
 
 }  // namespace mete::cli

@@ -107,13 +107,19 @@ Status StartBroker(const Places& places) {
 
 void HideMemory() { prctl(PR_SET_DUMPABLE, 0); }
 
-Status RunBroker(const Places& places, int ready_fd) {
+Status RunBroker(const StatusOr<Places>& found, int ready_fd) {
   Fd ready(ready_fd);
   const auto tell = [&ready](const std::string& text) {
     if (!ready.valid()) return;
     [[maybe_unused]] const ssize_t put = write(ready.get(), text.data(), text.size());
     ready.Reset();
   };
+  const auto fail = [&tell](const Status& status) {
+    tell(fmt::format("{} {}", static_cast<int>(ExitCodeFor(status)), Message(status)));
+    return status;
+  };
+  if (!found.ok()) return fail(found.status());
+  const Places& places = *found;
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   // Two descriptors for each process of each share.
@@ -135,10 +141,7 @@ Status RunBroker(const Places& places, int ready_fd) {
     return Broker::Start(std::move(options));
   };
   StatusOr<std::unique_ptr<Broker>> broker = start();
-  if (!broker.ok()) {
-    tell(fmt::format("{} {}", static_cast<int>(ExitCodeFor(broker.status())), Message(broker.status())));
-    return broker.status();
-  }
+  if (!broker.ok()) return fail(broker.status());
   running = broker->get();
   struct sigaction action = {};
   action.sa_handler = OnSignal;

@@ -14,8 +14,9 @@ namespace mete::share {
 // Starts this very program as `mete _broker` and returns when it listens, or with the reason why it does not.
 Status StartBroker(const Places& places);
 
-// What `mete _broker` does: becomes the broker of these places, says so on `ready_fd`, serves until it is not needed.
-Status RunBroker(const Places& places, int ready_fd);
+// What `mete _broker` does: becomes the broker of these places, says so on `ready_fd` (or why not, also where there are
+// no places), serves until it is not needed.
+Status RunBroker(const StatusOr<Places>& found, int ready_fd);
 
 // Makes this process unreadable for others of its user: no core, no ptrace, no /proc/PID/mem.
 void HideMemory();
