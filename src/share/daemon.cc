@@ -148,7 +148,7 @@ Status RunBroker(const StatusOr<Places>& found, int ready_fd) {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   tell("0");
-  const Status ended = (*broker)->Run();
+  Status ended = (*broker)->Run();
   running = nullptr;
   return ended;
 }
