@@ -252,6 +252,8 @@ void Simulation::Shut(Process& process, Stream& stream) {
   const std::shared_ptr<Batch> batch = std::move(stream.open);
   stream.open = nullptr;
   batch->shut = true;
+  batch->predicted_ns = ledger::Trim(process.view, batch->predicted_ns,
+                                     batch->predicted_ns - std::min(batch->predicted_ns, batch->cost_left));
   FinishIfDone(process, stream, batch);
 }
 

@@ -116,6 +116,10 @@ void Tracker::SetOverdue(Track& track) {
 
 void Tracker::Close(Process& p, Track& track) {
   track.Shut();
+  // What was admitted and not launched would seem to be still to come, and the next window wait for it.
+  Batch& batch = track.current;
+  batch.predicted =
+      ledger::Trim(batch.view, batch.predicted, batch.predicted - std::min(batch.predicted, track.cost_left));
   CUevent event = SpareEvent(track);
   if (event != nullptr && Record(track, event) == CUDA_SUCCESS) {
     track.current.event = event;

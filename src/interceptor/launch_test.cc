@@ -109,6 +109,38 @@ TEST(Launch, TheHelperNoticesTheEnd) {
   close(saved);
 }
 
+TENANT(LaunchesLessThanABatch) {
+  Begin();
+  KernelNs(kMs / 100);
+  for (int i = 0; i < 50; ++i) {
+    REQUIRE(Launch() == CUDA_SUCCESS);
+    REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
+  }
+  KernelNs(2000 * kMs);
+  REQUIRE(Launch() == CUDA_SUCCESS);
+  REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
+}
+// A batch was let in for half a millisecond of such kernels. Once it is closed, the next owner of the GPU is not to
+// wait for those that never came.
+TEST(Launch, WhatWasLetInAndNotLaunchedIsNotWaitedFor) {
+  constexpr uint64_t kMuchOfABatch = kMs * 45 / 100;
+  StandIn broker(Tracked());
+  const int pid = StartTenant(broker, "LaunchesLessThanABatch");
+  const ledger::GpuLedger& gpu = broker.Ledger().gpu[0];
+  const auto rest = [&] {
+    return ledger::InFlight(broker.Ledger(), 0) == 0 ? UINT64_MAX : ledger::OutstandingNs(broker.Ledger(), 0);
+  };
+  siginfo_t info = {};
+  bool closed = false;
+  while (!closed && info.si_pid == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    closed = gpu.finished == 50 && rest() < kMuchOfABatch;
+    ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT), 0);
+  }
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(WaitTenant(pid), 0);
+}
+
 TENANT(LearnsThenIsStretched) {
   Begin();
   const auto once = [] {

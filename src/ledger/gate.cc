@@ -22,6 +22,9 @@ struct Busy {
 Busy Unpack(uint64_t word) { return {(word & kBusy) != 0, word & ~kBusy}; }
 uint64_t Pack(bool busy, uint64_t at_ns) { return (at_ns & ~kBusy) | (busy ? kBusy : 0); }
 
+// So is the budget's: set while the share saves up, for all its processes.
+constexpr uint64_t kSaving = 1;
+
 struct Rules {
   bool fresh;   // the broker lives: windows count
   bool capped;  // the budget counts: beside others within a window the arbiter keeps it
@@ -50,6 +53,7 @@ void ChargeInterval(GpuLedger& gpu, const Rules& rules, uint64_t from_ns, uint64
     uint64_t next = SaturatingAdd(tat > from_ns ? tat : from_ns, step);
     // Without a cap that counts here a share may use more than its part; it must not pay for it when it becomes capped.
     if (!rules.capped && next > to_ns + kBurstNs) next = to_ns + kBurstNs;
+    next = (next & ~kSaving) | (tat & kSaving);
     if (gpu.tat_ns.compare_exchange_weak(tat, next, std::memory_order_seq_cst)) return;
   }
 }
@@ -85,20 +89,33 @@ bool Checkpoint(LedgerPage& ledger, GpuLedger& gpu, const Rules& rules, uint64_t
   }
 }
 
+// 0: the budget lets a launch go. Otherwise when to ask again. Once used up, it lets nobody go before there is a
+// refill: if each kernel that ends let one more go, the GPU would run dry between any two.
+uint64_t BudgetNotBefore(GpuLedger& gpu, const Rules& rules, const Busy& busy, uint64_t owed_ns, uint64_t now_ns) {
+  const uint64_t word = gpu.tat_ns.load(std::memory_order_seq_cst);
+  const bool saving = (word & kSaving) != 0;
+  uint64_t tat = word & ~kSaving;
+  if (busy.busy && tat < busy.since_ns) tat = busy.since_ns;
+  tat = SaturatingAdd(tat, internal::Scale(owed_ns, kFullShare, rules.share));
+  const uint64_t resumed = kBurstNs - RefillNs(rules.share);
+  if (tat > now_ns && tat - now_ns > (saving ? resumed : kBurstNs)) {
+    if (!saving) gpu.tat_ns.fetch_or(kSaving, std::memory_order_seq_cst);
+    return tat - resumed;
+  }
+  if (saving) gpu.tat_ns.fetch_and(~kSaving, std::memory_order_seq_cst);
+  return 0;
+}
+
 // 0: one more launch may join `launches` others that hold `outstanding_ns`. Otherwise when to ask again.
-uint64_t NotBefore(const GpuLedger& gpu, const Rules& rules, bool queued, uint64_t launches, uint64_t outstanding_ns,
+uint64_t NotBefore(GpuLedger& gpu, const Rules& rules, uint64_t launches, uint64_t outstanding_ns,
                    uint64_t predicted_ns, uint64_t window_until_ns, uint64_t now_ns) {
   const Busy busy = Unpack(gpu.busy_since_ns.load(std::memory_order_seq_cst));
   const uint64_t elapsed = busy.busy ? SaturatingSubtract(now_ns, busy.since_ns) : 0;
   if (rules.capped) {
     // What is in flight will have cost at least the time since the last charge, and is predicted to cost `outstanding`.
     const uint64_t owed = elapsed > outstanding_ns ? elapsed : outstanding_ns;
-    uint64_t tat = gpu.tat_ns.load(std::memory_order_seq_cst);
-    if (busy.busy && tat < busy.since_ns) tat = busy.since_ns;
-    tat = SaturatingAdd(tat, internal::Scale(owed, kFullShare, rules.share));
-    // While somebody saves up, nobody spends what was saved at once.
-    const uint64_t most = kBurstNs - (queued ? RefillNs(rules.share) : 0);
-    if (tat > now_ns && tat - now_ns > most) return tat - kBurstNs + RefillNs(rules.share);
+    const uint64_t not_before = BudgetNotBefore(gpu, rules, busy, owed, now_ns);
+    if (not_before != 0) return not_before;
   }
   if (launches == 0 && outstanding_ns == 0) return 0;
   const uint64_t late = SaturatingSubtract(elapsed, outstanding_ns);
@@ -141,16 +158,15 @@ Decision TryStart(const View& view, uint64_t predicted_ns, uint64_t now_ns) {
   if (predicted_ns == kUnknownNs) predicted_ns = kHungNs;
   if (predicted_ns < 1) predicted_ns = 1;
   if (predicted_ns > kLongestPredictionNs) predicted_ns = kLongestPredictionNs;
-  const bool queued = rules.capped && internal::Sum(*view.ledger, gpu.waiting) != 0;
   uint64_t not_before = 0;
   for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
-    not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
+    not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
                            internal::Sum(*view.ledger, gpu.outstanding_ns), predicted_ns, window, now_ns);
     if (not_before != 0) break;
     // As with memory: raise our own word, then look at all of them. Of several that ask at once at most one goes beyond
     // the bound; the others step back. in_flight rises only when it is decided, so it never shows what did not happen.
     const uint64_t raised = internal::Raise(gpu.outstanding_ns[view.slot], predicted_ns);
-    not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
+    not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
                            SaturatingSubtract(internal::Sum(*view.ledger, gpu.outstanding_ns), raised), predicted_ns,
                            window, now_ns);
     if (not_before == 0) {
@@ -180,6 +196,13 @@ void EndWait(const View& view, uint64_t began_ns, uint64_t now_ns) {
   gpu.waited_ns.fetch_add(SaturatingSubtract(now_ns, began_ns), std::memory_order_relaxed);
 }
 
+uint64_t Trim(const View& view, uint64_t admitted_ns, uint64_t predicted_ns) {
+  if (predicted_ns < 1) predicted_ns = 1;
+  if (predicted_ns >= admitted_ns) return admitted_ns;
+  internal::Lower(view.ledger->gpu[view.gpu].outstanding_ns[view.slot], admitted_ns - predicted_ns);
+  return predicted_ns;
+}
+
 bool Finish(const View& view, uint32_t count, uint64_t predicted_ns, uint64_t now_ns) {
   const GpuLimits& asked = view.limits->gpu[view.gpu];
   GpuLedger& gpu = view.ledger->gpu[view.gpu];
@@ -198,8 +221,7 @@ uint32_t Relieved(const View& view, uint64_t now_ns) {
   const Rules rules = RulesOf(*view.limits, asked, now_ns);
   const uint64_t window = rules.fresh ? asked.window_until_ns.load(std::memory_order_seq_cst) : kWindowOpen;
   if (window <= now_ns) return 0;
-  const bool queued = true;
-  const uint64_t not_before = NotBefore(gpu, rules, queued, internal::Sum(*view.ledger, gpu.in_flight),
+  const uint64_t not_before = NotBefore(gpu, rules, internal::Sum(*view.ledger, gpu.in_flight),
                                         internal::Sum(*view.ledger, gpu.outstanding_ns), 1, window, now_ns);
   if (not_before == 0) return kWakeAtOnce;
   // Out of budget, and nothing is left in flight whose end would tell: who waits may have expected it much later, and
@@ -231,7 +253,7 @@ uint64_t UsedNs(const LedgerPage& ledger, uint32_t gpu, uint64_t now_ns) {
 
 uint64_t TatNs(const LedgerPage& ledger, uint32_t gpu, uint32_t share, uint64_t now_ns) {
   const GpuLedger& words = ledger.gpu[gpu];
-  const uint64_t tat = words.tat_ns.load(std::memory_order_seq_cst);
+  const uint64_t tat = words.tat_ns.load(std::memory_order_seq_cst) & ~kSaving;
   const Busy busy = Unpack(words.busy_since_ns.load(std::memory_order_seq_cst));
   if (!busy.busy) return tat;
   const uint64_t open = SaturatingSubtract(now_ns, busy.since_ns);

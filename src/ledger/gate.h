@@ -81,6 +81,10 @@ Decision TryStart(const View& view, uint64_t predicted_ns, uint64_t now_ns);
 void BeginWait(const View& view, uint64_t now_ns);
 void EndWait(const View& view, uint64_t began_ns, uint64_t now_ns);
 
+// Of a launch that was admitted as `admitted_ns` (a batch) only `predicted_ns` became of it, and no more will: who
+// waits for its end need not wait for the rest. Returns what Finish is to be told.
+uint64_t Trim(const View& view, uint64_t admitted_ns, uint64_t predicted_ns);
+
 // `count` launches of together `predicted_ns` were seen to be complete at now_ns. Charges the union up to now. True
 // when the caller must ring the doorbell: the share has drained and others may want its window.
 bool Finish(const View& view, uint32_t count, uint64_t predicted_ns, uint64_t now_ns);

@@ -93,6 +93,54 @@ TEST_F(Gate, WhileSomebodySavesUpNobodySpendsWhatWasSaved) {
   EndWait(a, kStart, held.until_ns);
 }
 
+// The refill is for all processes of a share: those that do not wait get nothing of it early, and once it is there
+// everybody goes on until it is used up, however many wait.
+TEST_F(Gate, WhatWasSavedUpIsSpentInOneGo) {
+  pages.SetCompute(ComputeMode::kHard, 9000);
+  const View waits = pages.Join(), b = pages.Join();
+  BeginWait(waits, kStart);
+  uint64_t now = kStart, pauses = 0, longest = 0, since = 0;
+  while (now < kStart + 1000 * kMs) {
+    Beat(now);
+    const Decision decision = TryStart(b, kMs, now);
+    if (decision.verdict == Verdict::kGo) {
+      now += kMs;
+      Finish(b, 1, decision.admitted_ns, now);
+      since += kMs;
+      longest = std::max(longest, since);
+    } else {
+      EXPECT_EQ(TryStart(b, kMs, decision.until_ns - kMs / 10).verdict, Verdict::kWait);
+      now = decision.until_ns;
+      ++pauses;
+      since = 0;
+    }
+  }
+  EXPECT_LE(pauses, 1000 / (kRefillNs / kMs * 10) + 1);
+  EXPECT_GE(longest, 9 * kRefillNs);
+  EndWait(waits, kStart, now);
+}
+
+TEST_F(Gate, WhatWillNotComeIsNotWaitedFor) {
+  constexpr uint64_t kBatch = 3 * kMs;
+  const View a = pages.Join(), b = pages.Join();
+  PublishWindow(*pages.limits, 0, kStart + 50 * kMs);
+  const Decision batch = TryStart(a, kBatch, kStart);
+  ASSERT_EQ(batch.verdict, Verdict::kGo);
+  ASSERT_EQ(TryStart(b, kBatch, kStart).verdict, Verdict::kWait);
+  EXPECT_EQ(Trim(a, batch.admitted_ns, batch.admitted_ns), batch.admitted_ns);
+  EXPECT_EQ(Trim(a, batch.admitted_ns, 2 * batch.admitted_ns), batch.admitted_ns) << "it only gives back";
+  EXPECT_EQ(RestNs(*pages.ledger, 0, kStart), kBatch);
+  const uint64_t left = Trim(a, batch.admitted_ns, kLeadNs);
+  EXPECT_EQ(left, kLeadNs);
+  EXPECT_EQ(RestNs(*pages.ledger, 0, kStart), kLeadNs);
+  EXPECT_EQ(Trim(a, left, 0), 1u) << "something is still in flight";
+  const Decision next = TryStart(b, kBatch, kStart);
+  EXPECT_EQ(next.verdict, Verdict::kGo);
+  Finish(a, 1, 1, kStart + kMs);
+  Finish(b, 1, next.admitted_ns, kStart + kMs);
+  EXPECT_EQ(OutstandingNs(*pages.ledger, 0), 0u);
+}
+
 TEST_F(Gate, AClosedWindowRingsOnceTheWaitIsAnnounced) {
   const View a = pages.Join();
   pages.limits->gpu[0].window_until_ns = kWindowClosed;

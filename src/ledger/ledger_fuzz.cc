@@ -71,7 +71,7 @@ void PlayOn(const uint8_t* data, size_t size) {
   if (decision.verdict == Verdict::kWait) {
     Require(decision.until_ns > kNow && decision.until_ns <= kNow + kLongestWaitNs);
   } else {
-    Finish(view, 1, predicted, kNow + 1000);
+    Finish(view, 1, Trim(view, decision.admitted_ns, predicted / 2), kNow + 1000);
   }
   EndWait(view, kNow, kNow + 1);
   Arbiter arbiter;

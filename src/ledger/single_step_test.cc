@@ -126,7 +126,7 @@ TEST(SingleStep, Fault24_AWholeLife) {
     BeginWait(view, kStart);
     TryStart(view, kMs / 10, kStart);
     EndWait(view, kStart, kStart);
-    Finish(view, 1, kMs / 10, kStart + kMs / 4);
+    Finish(view, 1, Trim(view, kMs / 10, kMs / 20), kStart + kMs / 4);
     Return(view, 100);
   });
 }
