@@ -1,11 +1,11 @@
 // How exactly limits are kept, over many situations: rows of generated cases, each run in virtual time, and the worst
 // that came out of each row beside what was promised. What the closing figures for compute are quoted from.
 //
-// The promise (p the share, L the longest kernel, W the stretch looked at): ± 1 point + 100·L(1−p)/W over 10 s, ± 2
-// points
-// + the same over any 1 s; a step answered within 200 ms and one kernel; shares together at least 97 % of the work that
-// they do alone, a share without limits alone 99.5 %. A figure here is what was used of the promise, so that cases with
-// different kernels compare: 1 is all of it, more is broken.
+// The promise (p the share, L a kernel, W the stretch looked at): ± 1 point + 100·L(1−p)/W over 10 s, ± 2 points + the
+// same over any 1 s; a step answered within 200 ms and one kernel; shares together at least 97 % of the work that they
+// do alone, a share without limits alone 99.5 %. Of several shares the greatest L(1−p) counts for each; over any 1 s
+// its own with p·(the longest L of a neighbour), if that is more. A figure here is what was used of the promise, so
+// that cases with different kernels compare: 1 is all of it, more is broken.
 //
 // Pure but for the time it takes; a row depends on its seed only. Errors: as Calibrate.
 #ifndef METE_EMULATOR_SIMULATE_ACCURACY_H_

@@ -119,6 +119,7 @@ StatusOr<RunResult> Simulation::Run() {
     if (next > end) break;
     now_ = next;
     model_.AdvanceTo(now_, completed);  // completions first: they plan notices at this instant or later
+    SeeChange();
     if (planned != next) continue;
     const Event event = events_.top();
     events_.pop();
@@ -161,6 +162,25 @@ void Simulation::Handle(const Event& event) {
     case What::kScripted: Scripted(event.index); break;
     case What::kDeath: Death(static_cast<uint32_t>(event.index), static_cast<uint32_t>(event.index >> 32)); break;
   }
+}
+
+// The GPU changes from one context to another; between two of one share, that is the share's time as well.
+void Simulation::SeeChange() {
+  const ContextId active = model_.ActiveContext();
+  if (active == 0) {
+    if (holder_ != 0 && change_began_ == 0) change_began_ = now_;
+    return;
+  }
+  if (change_began_ != 0) {
+    const auto share_of = [this](ContextId context) {
+      const auto of = std::find_if(processes_.begin(), processes_.end(),
+                                   [context](const Process& process) { return process.context == context; });
+      return of->share;
+    };
+    if (share_of(holder_) == share_of(active)) shares_[share_of(active)].other_gpu_ns += now_ - change_began_;
+  }
+  holder_ = active;
+  change_began_ = 0;
 }
 
 // --- Processes -----------------------------------------------------------------------------------------------------
@@ -385,7 +405,7 @@ void Simulation::EndRequest(size_t index) {
 
 void Simulation::Sample() {
   for (size_t i = 0; i < shares_.size(); ++i) {
-    uint64_t busy = shares_[i].gone_gpu_ns;
+    uint64_t busy = shares_[i].other_gpu_ns;
     for (const Process& process : processes_) {
       if (process.share == i && process.alive) busy += model_.ContextBusyNs(process.context);
     }
@@ -479,7 +499,8 @@ bool Simulation::Kill(const EventSpec& event) {
 }
 
 void Simulation::KillProcess(Process& process) {
-  shares_[process.share].gone_gpu_ns += model_.ContextBusyNs(process.context);
+  shares_[process.share].other_gpu_ns += model_.ContextBusyNs(process.context);
+  if (holder_ == process.context) holder_ = 0;  // what follows is no change
   model_.RemoveContext(now_, process.context);
   process.alive = false;
   process.waiting = false;

@@ -23,7 +23,7 @@ namespace mete::emulator {
 inline constexpr uint64_t kSampleNs = 10'000'000;
 
 struct ShareTimeline {              // index i: at i * kSampleNs
-  std::vector<uint64_t> gpu_ns;     // time in which a context of the share held the GPU with work
+  std::vector<uint64_t> gpu_ns;     // time in which the share held the GPU: README.md, What is measured
   std::vector<uint64_t> completed;  // kernels seen to be complete
   uint64_t longest_gap_ns = 0;      // between two completions seen, from the share's start on
   uint64_t charged_ns = 0;          // by the ledger
@@ -96,13 +96,15 @@ class Simulation {
     std::unique_ptr<ledger::LedgerPage> ledger;
     std::vector<Step> steps;
     bool requests = false;  // of a workload; else one kernel again and again
-    uint64_t completed = 0, last_completion = 0, gone_gpu_ns = 0;
+    uint64_t completed = 0, last_completion = 0,
+             other_gpu_ns = 0;  // of dead processes, and of changes between its contexts
   };
 
   Status Prepare();
   void AddProcess(uint32_t share);
   void Plan(uint64_t at, What what, uint64_t index, uint64_t token = 0);
   void Handle(const Event& event);
+  void SeeChange();
   uint64_t Draw(Range range);
 
   void PlanTry(size_t process, uint64_t at);
@@ -146,6 +148,8 @@ class Simulation {
   std::unordered_map<StreamId, std::pair<size_t, size_t>> process_of_;  // and which of its streams
   std::unordered_map<StreamId, std::deque<Launch>> launches_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  ContextId holder_ = 0;       // of the GPU, last; 0: nobody that lives
+  uint64_t change_began_ = 0;  // 0: it holds it still
   RunResult result_;
 };
 
