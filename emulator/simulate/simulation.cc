@@ -218,7 +218,7 @@ void Simulation::Try(size_t index) {
   }
   if (stream.open != nullptr) Shut(process, stream);
   const uint64_t each = known == 0 ? ledger::kUnknownNs : known;
-  const uint64_t fit = each >= kBatchNs ? 1 : std::min(kBatchNs / each, kBatchLaunches);
+  const uint64_t fit = each >= kBatchNs ? 1 : std::min({kBatchNs / each, kBatchLaunches, 2 * stream.usual});
   Decision decision = ledger::TryStart(process.view, each * fit, now_);
   if (decision.verdict == Verdict::kWait && !process.waiting) {
     process.waiting = true;
@@ -277,6 +277,7 @@ void Simulation::Shut(Process& process, Stream& stream) {
   FinishIfDone(process, stream, batch);
 }
 
+  stream.usual = std::max<uint64_t>(1, batch->launches);
 void Simulation::FinishIfDone(Process& process, Stream& stream, const std::shared_ptr<Batch>& batch) {
   if (!batch->shut || batch->done != batch->launches) return;
   Learn(process, stream, *batch);

@@ -75,6 +75,7 @@ class Simulation {
     StreamId id;
     std::shared_ptr<Batch> open;
     uint64_t pending = 0, finished = 0, last_done = 0;
+    uint64_t usual = 256;  // launches in the last batch: the next is let in for twice as many at most
   };
   struct Process {
     uint32_t share = 0;

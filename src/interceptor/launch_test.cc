@@ -116,7 +116,10 @@ TENANT(LaunchesLessThanABatch) {
     REQUIRE(Launch() == CUDA_SUCCESS);
     REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
   }
+  for (int i = 0; i < 300; ++i) REQUIRE(Launch() == CUDA_SUCCESS);  // batches become full ones
   KernelNs(2000 * kMs);
+  CUdeviceptr sign = 0;
+  REQUIRE(CU(cuMemAlloc_v2)(&sign, 1) == CUDA_SUCCESS);
   REQUIRE(Launch() == CUDA_SUCCESS);
   REQUIRE(CU(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS);
 }
@@ -126,15 +129,13 @@ TEST(Launch, WhatWasLetInAndNotLaunchedIsNotWaitedFor) {
   constexpr uint64_t kMuchOfABatch = kMs * 45 / 100;
   StandIn broker(Tracked());
   const int pid = StartTenant(broker, "LaunchesLessThanABatch");
-  const ledger::GpuLedger& gpu = broker.Ledger().gpu[0];
-  const auto rest = [&] {
-    return ledger::InFlight(broker.Ledger(), 0) == 0 ? UINT64_MAX : ledger::OutstandingNs(broker.Ledger(), 0);
-  };
+  const ledger::LedgerPage& ledger = broker.Ledger();
   siginfo_t info = {};
   bool closed = false;
   while (!closed && info.si_pid == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    closed = gpu.finished == 50 && rest() < kMuchOfABatch;
+    closed = ledger.gpu[0].memory[0] != 0 && ledger::InFlight(ledger, 0) == 1 &&
+             ledger::OutstandingNs(ledger, 0) < kMuchOfABatch;
     ASSERT_EQ(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT), 0);
   }
   EXPECT_TRUE(closed);

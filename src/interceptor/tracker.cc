@@ -9,8 +9,6 @@
 namespace mete::interceptor {
 namespace {
 
-constexpr uint64_t kBatchNs = 500'000;  // predicted cost of a batch, at most, if it is more than one launch
-constexpr uint32_t kBatchLaunches = 256;
 constexpr uint64_t kPureEvery = 256;  // batches: one of a single kind
 
 struct RememberedTrack {
@@ -113,8 +111,7 @@ CUresult Tracker::Open(Process& p, std::unique_lock<BiasedLock>& lock, Track& tr
   for (;;) {
     if (track.open) Close(p, track);
     Reap(p, track);
-    const uint64_t fit = track.per_thread || *each >= kBatchNs ? 1 : kBatchNs / *each;
-    const auto launches = static_cast<uint32_t>(fit < kBatchLaunches ? fit : kBatchLaunches);
+    const uint32_t launches = track.Fit(*each);
     const uint64_t now = Now();
     if (view.limits->ended.load(std::memory_order_relaxed) != 0) {
       if (waiting_since != 0) ledger::EndWait(view, waiting_since, now);

@@ -20,6 +20,7 @@
 #ifndef METE_INTERCEPTOR_TRACKER_H_
 #define METE_INTERCEPTOR_TRACKER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -60,6 +61,9 @@ inline bool IsPerThreadStream(CUstream stream, bool per_thread_api) {
   return stream == reinterpret_cast<CUstream>(2) || (stream == nullptr && per_thread_api);
 }
 
+inline constexpr uint32_t kBatchLaunches = 256;
+inline constexpr uint64_t kBatchNs = 500'000;  // predicted cost of a batch, at most, if it is more than one launch
+
 // A stream's launches.
 struct Track {
   BiasedLock mutex;
@@ -74,6 +78,7 @@ struct Track {
   std::atomic<uint32_t> launches_left{0};  // 0 when none is open; read by the helper without the lock,
   std::atomic<uint64_t> last_id{0};        // and so is this
   uint32_t admitted = 0;                   // launches that the open batch may have in all
+  uint32_t usual = kBatchLaunches;         // launches in the last batch: the next is let in for twice as many at most
   uint64_t cost_admitted = 0, cost_left = 0;
   // kNudged by the helper: the next launch is to close the batch and look. kPure: of one kind only, so that something
   // is learnt where several kinds always take turns.
@@ -108,10 +113,16 @@ struct Track {
     launches_left.store(left, std::memory_order_relaxed);
     return left;
   }
+  // How many launches of `each` ns the next batch is let in for.
+  uint32_t Fit(uint64_t each) const {
+    const uint64_t fit = per_thread || each >= kBatchNs ? 1 : kBatchNs / each;
+    return static_cast<uint32_t>(std::min({fit, uint64_t{kBatchLaunches}, uint64_t{2} * usual}));
+  }
   uint32_t OpenLaunches() const { return open ? admitted - launches_left.load(std::memory_order_relaxed) : 0; }
   // Nothing more may join the open batch.
   void Shut() {
     current.launches = OpenLaunches();
+    usual = current.launches == 0 ? 1 : current.launches;
     current.cost = cost_admitted - cost_left;
     open = false;
     launches_left.store(0, std::memory_order_relaxed);
