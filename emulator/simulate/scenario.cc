@@ -51,7 +51,7 @@ ArrivalSpec ReadArrival(Reader reader) {
 
 ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
   reader.Keys({"name", "mode", "percent", "weight", "processes", "depth", "streams", "kernel", "on_ms", "off_ms",
-               "from_ms", "workload", "arrival", "gpu", "memory", "compute"});
+               "from_ms", "lock_step", "workload", "arrival", "gpu", "memory", "compute"});
   ShareSpec share;
   share.name = reader.Text("name");
   if (share.name.empty()) reader.Fail("a share needs a name");
@@ -72,6 +72,7 @@ ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
     share.kernel_ms = kernel.Number("ms", 0, 0.005, 60'000);
     share.blocks = kernel.Whole<uint64_t>("blocks", 0, 1, 1e9);
   }
+  share.lock_step = reader.Text("lock_step");
   share.workload = reader.Text("workload");
   if (!share.workload.empty()) {
     const auto found = workloads.find(share.workload);
@@ -83,10 +84,11 @@ ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
     } else {
       share.steps = found->second.steps;
     }
-    if (reader.Has("kernel") || reader.Has("off_ms") || reader.Has("streams")) {
-      reader.Fail("a workload takes no kernel, streams or off_ms");
+    if (reader.Has("kernel") || reader.Has("off_ms") || reader.Has("streams") || reader.Has("lock_step")) {
+      reader.Fail("a workload takes no kernel, streams, off_ms or lock_step");
     }
   }
+  if (!share.lock_step.empty() && share.off_ns > 0) reader.Fail("lock_step takes no off_ms");
   if (reader.Has("arrival")) {
     if (share.workload.empty()) reader.FailAt(reader.At("arrival"), "arrival is of a workload's requests");
     share.arrival = ReadArrival(reader.In(reader.At("arrival"), "arrival"));
@@ -290,6 +292,7 @@ void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario*
   reader.Each("shares", [&](Reader item) {
     ShareSpec share = ReadShare(item, workloads);
     if (share.planned && scenario->boards.empty()) item.Fail("memory, compute and gpu need boards");
+    if (!share.lock_step.empty() && !scenario->boards.empty()) item.Fail("lock_step is on one GPU, without boards");
     if (FindShare(*scenario, share.name)) item.Fail(fmt::format("two shares are called '{}'", share.name));
     scenario->shares.push_back(std::move(share));
   });

@@ -41,8 +41,9 @@ struct ShareSpec {
   uint64_t blocks = 0;             // 0: from the sweep
   uint64_t on_ns = 0, off_ns = 0;  // bursts; off 0: always busy
   uint64_t from_ns = 0;            // starts then
-  std::string workload;            // not empty: requests of this instead of single kernels
-  std::vector<Step> steps;         // of the workload
+  std::string lock_step;    // not empty: after `depth` launches waits until all that name the same have ended theirs
+  std::string workload;     // not empty: requests of this instead of single kernels
+  std::vector<Step> steps;  // of the workload
   ArrivalSpec arrival;
   bool planned = false;  // memory, compute and gpu are for mete's plan
   std::string gpu, memory, compute;

@@ -42,6 +42,12 @@ TEST(Scenario, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error("shares: [{name: A, mode: strict}]"), ::testing::HasSubstr("must be work-conserving, hard, soft"));
   EXPECT_THAT(error("shares: [{name: A, percent: 130}]"), ::testing::HasSubstr("percent must be a number"));
   EXPECT_THAT(error("shares: [{name: A}, {name: A}]"), ::testing::HasSubstr("two shares are called 'A'"));
+  EXPECT_THAT(error("shares: [{name: A, lock_step: x, on_ms: 1, off_ms: 1}]"),
+              ::testing::HasSubstr("lock_step takes no off_ms"));
+  EXPECT_THAT(error("shares: [{name: A, lock_step: x, workload: yolos-small}]"),
+              ::testing::HasSubstr("takes no kernel, streams, off_ms or lock_step"));
+  EXPECT_THAT(error("{boards: [a100-sxm4-40gb], shares: [{name: A, lock_step: x}]}"),
+              ::testing::HasSubstr("lock_step is on one GPU"));
   EXPECT_THAT(error("{shares: [{name: A}], expect: [{share: Z, percent: 3}]}"),
               ::testing::HasSubstr("there is no share 'Z'"));
   EXPECT_THAT(error("{shares: [{name: A}], events: [{at_ms: 3}]}"),
@@ -73,6 +79,25 @@ TEST(Simulation, IsTheSameForTheSameSeedOnly) {
   EXPECT_EQ(one.doorbells, again.doorbells);
   scenario.seed = 4;
   EXPECT_NE(one.shares[0].gpu_ns, Simulation(GpuParameters{}, scenario).Run()->shares[0].gpu_ns);
+}
+
+TEST(Simulation, RanksInLockStepAreNeverMoreThanAStepApart) {
+  const Scenario scenario = *ParseScenario(R"(
+seconds: 1
+shares:
+  - {name: A, mode: soft, weight: 20, depth: 4, lock_step: job, kernel: {ms: 0.1, blocks: 1000}}
+  - {name: B, mode: soft, weight: 40, depth: 4, lock_step: job, kernel: {ms: 0.3, blocks: 1000}}
+  - {name: C, mode: soft, weight: 40, kernel: {ms: 1, blocks: 1000}}
+  - {name: D, mode: soft, weight: 1, depth: 4, lock_step: another, kernel: {ms: 0.1, blocks: 1000}}
+)",
+                                           "ranks");
+  const RunResult run = *Simulation(GpuParameters{}, scenario).Run();
+  const std::vector<uint64_t>&a = run.shares[0].completed, &b = run.shares[1].completed;
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LE(std::max(a[i], b[i]), std::min(a[i], b[i]) / 4 * 4 + 4) << "at " << i;
+  }
+  EXPECT_GT(a.back(), 200u);
+  EXPECT_NE(a.back(), run.shares[3].completed.back()) << "a group of its own";
 }
 
 TEST(Report, SaysThatItIsSimulatedAndWhatDidNotHold) {

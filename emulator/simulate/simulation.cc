@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "emulator/engine/fault_rules.h"
 #include "emulator/simulate/calibrate.h"
 #include "ledger/pages.h"
 
@@ -15,8 +14,6 @@ using ledger::Verdict;
 
 constexpr uint64_t kStart = 1'000'000'000;     // instants of virtual time begin here: 0 has a meaning in the pages
 constexpr uint64_t kHeartbeatNs = 25'000'000;  // the broker's period
-constexpr uint64_t kDeathNs = 1'000'000;       // until the broker has read a pidfd
-constexpr uint64_t kKillPollNs = 50'000;
 // As the interceptor's: what a batch may hold, and how long it stands open.
 constexpr uint64_t kBatchNs = 500'000, kOpenAtMostNs = 100'000;
 constexpr uint64_t kBatchLaunches = 256;
@@ -98,6 +95,13 @@ void Simulation::AddProcess(uint32_t share) {
   }
   process.predicted_ns.assign(shares_[share].steps.size(), 0);
   if (spec.off_ns > 0) process.phase = random_() % (spec.on_ns + spec.off_ns);
+  if (!spec.lock_step.empty()) {
+    const auto named = [&spec](const Group& group) { return group.name == spec.lock_step; };
+    auto group = std::find_if(groups_.begin(), groups_.end(), named);
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{spec.lock_step});
+    ++group->members;
+    process.group = static_cast<uint32_t>(group - groups_.begin());
+  }
   processes_.push_back(std::move(process));
   const uint64_t begin = kStart + spec.from_ns + random_() % 1'000'000;
   if (!shares_[share].requests) return PlanTry(processes_.size() - 1, begin);
@@ -203,6 +207,7 @@ void Simulation::Try(size_t index) {
   Process& process = processes_[index];
   process.try_at = UINT64_MAX;
   if (!process.alive || process.in_flight >= scenario_.shares[process.share].depth) return;  // a notice goes on
+  if (process.group != UINT32_MAX && process.in_step == scenario_.shares[process.share].depth) return;  // as the others
   uint64_t on_at = 0;
   if (!process.waiting && OffUntil(process, &on_at)) return PlanTry(index, on_at);
   if (shares_[process.share].requests && !NextStep(index)) return;
@@ -250,12 +255,13 @@ void Simulation::Try(size_t index) {
   LaunchOn(index, batch);
 }
 
-void Simulation::LaunchOn(size_t index, std::shared_ptr<Batch> batch) {
+void Simulation::LaunchOn(size_t index, const std::shared_ptr<Batch>& batch) {
   Process& process = processes_[index];
   Stream& stream = process.streams[process.next_stream++ % process.streams.size()];
   launches_[stream.id].push_back({batch, 0});
   model_.Submit(now_, stream.id, shares_[process.share].steps[process.step].work);
   ++process.in_flight;
+  ++process.in_step;
   if (batch != nullptr) {
     const uint64_t known = process.predicted_ns[process.step];
     batch->mixed = batch->mixed || batch->step != process.step;
@@ -271,13 +277,13 @@ void Simulation::LaunchOn(size_t index, std::shared_ptr<Batch> batch) {
 void Simulation::Shut(Process& process, Stream& stream) {
   const std::shared_ptr<Batch> batch = std::move(stream.open);
   stream.open = nullptr;
+  stream.usual = std::max<uint64_t>(1, batch->launches);
   batch->shut = true;
   batch->predicted_ns = ledger::Trim(process.view, batch->predicted_ns,
                                      batch->predicted_ns - std::min(batch->predicted_ns, batch->cost_left));
   FinishIfDone(process, stream, batch);
 }
 
-  stream.usual = std::max<uint64_t>(1, batch->launches);
 void Simulation::FinishIfDone(Process& process, Stream& stream, const std::shared_ptr<Batch>& batch) {
   if (!batch->shut || batch->done != batch->launches) return;
   Learn(process, stream, *batch);
@@ -337,8 +343,26 @@ void Simulation::Notice(size_t index, StreamId stream) {
     launch.batch->last_done = launch.done_at;
     FinishIfDone(process, process.streams[process_of_.at(stream).second], launch.batch);
   }
+  if (process.in_flight == 0 && process.group != UINT32_MAX) EndStep(process);
   if (process.in_flight == 0 && process.in_request && process.step == share.steps.size()) EndRequest(index);
   if (process.try_at == UINT64_MAX) PlanTry(index, now_);
+}
+
+// Its launches of this step have ended, if these were all; after the last process's the next step begins.
+void Simulation::EndStep(Process& process) {
+  if (process.in_step != scenario_.shares[process.share].depth) return;
+  for (Stream& stream : process.streams) {
+    if (stream.open != nullptr) Shut(process, stream);  // it has waited for the stream
+  }
+  Group& group = groups_[process.group];
+  if (++group.ended != group.members) return;
+  group.ended = 0;
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    Process& other = processes_[i];
+    if (other.group != process.group) continue;
+    other.in_step = 0;
+    if (other.try_at == UINT64_MAX) PlanTry(i, now_);
+  }
 }
 
 // --- Requests of a workload ----------------------------------------------------------------------------------------
@@ -455,115 +479,6 @@ void Simulation::WakeWaiters(uint32_t share, size_t most) {
     if (at < process.try_at) PlanTry(i, at);
     --most;
   }
-}
-
-void Simulation::Scripted(size_t index) {
-  const EventSpec& event = scenario_.events[index];
-  switch (event.kind) {
-    case EventKind::kSet: {
-      Share& share = shares_[event.share];
-      ledger::PublishCompute(*share.limits, *share.ledger, 0, scenario_.shares[event.share].mode, event.percent,
-                             event.weight, now_);
-      WakeWaiters(event.share);
-      if (broker_alive_) WakeBroker(now_);
-      break;
-    }
-    case EventKind::kKill:
-      if (!Kill(event)) Plan(now_ + kKillPollNs, What::kScripted, index);
-      break;
-    case EventKind::kFault: Fault(event); break;
-    case EventKind::kStopBroker: broker_alive_ = false; break;
-    case EventKind::kStartBroker: {
-      broker_alive_ = true;
-      arbiter_ = ledger::Arbiter();
-      broker_at_ = UINT64_MAX;
-      for (const uint64_t death : unseen_deaths_) Plan(now_, What::kDeath, death);
-      unseen_deaths_.clear();
-      WakeBroker(now_);
-      break;
-    }
-  }
-}
-
-bool Simulation::Kill(const EventSpec& event) {
-  uint32_t ordinal = 0;
-  for (Process& process : processes_) {
-    if (process.share != event.share || ordinal++ != event.process) continue;
-    const bool open = process.view.limits->gpu[0].window_until_ns.load() > now_;
-    if (process.alive && (!open || process.in_flight == 0)) return false;
-    if (!process.alive) return true;
-    ++result_.kills;
-    KillProcess(process);
-    return true;
-  }
-  return true;
-}
-
-void Simulation::KillProcess(Process& process) {
-  shares_[process.share].other_gpu_ns += model_.ContextBusyNs(process.context);
-  if (holder_ == process.context) holder_ = 0;  // what follows is no change
-  model_.RemoveContext(now_, process.context);
-  process.alive = false;
-  process.waiting = false;
-  ++process.token;
-  Plan(now_ + kDeathNs, What::kDeath, (uint64_t{process.view.slot} << 32) | process.share);
-}
-
-// --- Faults --------------------------------------------------------------------------------------------------------
-
-void Simulation::Fault(const EventSpec& event) {
-  if (lost_ && !event.clear) return;
-  ++result_.faults;
-  if (event.clear) {
-    lost_ = false;
-    clock_ = memory_ = 1;
-    model_.SetSpeed(now_, 1, 1);
-    model_.SetHung(now_, 0, false);
-    return;
-  }
-  switch (event.fault.kind) {
-    case FaultKind::kThrottle: model_.SetSpeed(now_, clock_ = event.fault.factor, memory_); break;
-    case FaultKind::kSlowMemory: model_.SetSpeed(now_, clock_, memory_ = event.fault.factor); break;
-    case FaultKind::kHang: model_.SetHung(now_, 0, true); break;
-    case FaultKind::kXid: HurtByXid(event, event.fault.xid); break;
-    default:  // lost, off-bus
-      lost_ = true;
-      for (Process& process : processes_) {
-        if (process.alive) KillProcess(process);
-      }
-  }
-}
-
-void Simulation::HurtByXid(const EventSpec& event, uint32_t xid) {
-  const XidRule& rule = BuiltInXidRules().at(xid);
-  if (rule.effect == XidRule::Effect::kLost) lost_ = true;
-  if (!rule.followed.empty() && compute_major_ >= 8) {
-    for (const uint32_t following : rule.followed) HurtByXid(event, following);
-    return;
-  }
-  const ContextId executing = model_.ActiveContext();
-  for (Process& process : processes_) {
-    if (!process.alive) continue;
-    bool hurt = false;
-    switch (rule.hurts) {
-      case XidRule::Hurts::kNobody: break;
-      case XidRule::Hurts::kProcess:
-        hurt = event.of_share ? process.share == event.share : process.context == executing;
-        break;
-      case XidRule::Hurts::kBusy: hurt = !model_.ContextIdle(process.context); break;
-      case XidRule::Hurts::kGpu: hurt = true; break;
-    }
-    if (hurt) KillProcess(process);
-  }
-}
-
-void Simulation::Death(uint32_t share, uint32_t slot) {
-  if (!broker_alive_) {
-    unseen_deaths_.push_back((uint64_t{slot} << 32) | share);
-    return;
-  }
-  ledger::ClearSlot(*shares_[share].ledger, *shares_[share].limits, slot, now_);
-  WakeBroker(now_);
 }
 
 }  // namespace mete::emulator

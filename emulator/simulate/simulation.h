@@ -84,6 +84,7 @@ class Simulation {
     std::vector<Stream> streams;
     uint32_t next_stream = 0, in_flight = 0;
     bool alive = true, waiting = false;
+    uint32_t group = UINT32_MAX, in_step = 0;  // of those in lock step, and launches of this step
     uint64_t began_wait = 0, try_at = 0, token = 0, last_notice = 0, phase = 0;
     std::vector<uint64_t> predicted_ns;  // by step; 0: never measured
     // Of a workload: requests that wait for their turn, and the one under way.
@@ -91,6 +92,10 @@ class Simulation {
     bool in_request = false;
     uint64_t arrived = 0, traced = 0;
     size_t step = 0;
+  };
+  struct Group {
+    std::string name;
+    uint32_t members = 0, ended = 0;
   };
   struct Share {
     std::unique_ptr<ledger::LimitsPage> limits;
@@ -111,7 +116,7 @@ class Simulation {
   void PlanTry(size_t process, uint64_t at);
   void Try(size_t process);
   bool OffUntil(const Process& process, uint64_t* on_at) const;
-  void LaunchOn(size_t process, std::shared_ptr<Batch> batch);
+  void LaunchOn(size_t process, const std::shared_ptr<Batch>& batch);
   void Shut(Process& process, Stream& stream);
   void FinishIfDone(Process& process, Stream& stream, const std::shared_ptr<Batch>& batch);
   void Learn(Process& process, const Stream& stream, const Batch& batch);
@@ -119,6 +124,7 @@ class Simulation {
   void PlanArrival(size_t process, uint64_t from_ns);
   void Arrived(size_t process);
   void EndRequest(size_t process);
+  void EndStep(Process& process);
   void Notice(size_t process, StreamId stream);
   void Completed(const Completion& done);
   void Sample();
@@ -145,6 +151,7 @@ class Simulation {
   double clock_ = 1, memory_ = 1;
   std::vector<Share> shares_;
   std::vector<Process> processes_;
+  std::vector<Group> groups_;
   std::vector<uint64_t> unseen_deaths_;                                 // while the broker is down
   std::unordered_map<StreamId, std::pair<size_t, size_t>> process_of_;  // and which of its streams
   std::unordered_map<StreamId, std::deque<Launch>> launches_;
