@@ -31,8 +31,6 @@ struct Situation {
   double total = 0;        // work done, of what the shares do alone, at least; 0: not judged
   double alone_total = 0;  // the same for one share, of what it does without gates in the same time
   double pause_ms = 0;     // at most, and two kernels, of every share that is always busy; 0: not judged
-  bool by_ratio =
-      false;  // the shares of what was used in all, for a program that waits leaves gaps that nobody can use
   std::string where;
 };
 using Random = std::mt19937_64;
@@ -73,7 +71,8 @@ std::string SituationName(const Situation& situation) {
                         : share.mode == ComputeMode::kSoft ? "s"
                                                            : "w",
                         share.kernel_ms, share.processes, share.blocks);
-    if (share.depth == 1) text += "d1";
+    if (share.depth == 1 || !share.lock_step.empty()) text += fmt::format("d{}", share.depth);
+    if (!share.lock_step.empty()) text += " in lock step";
   }
   return text;
 }
@@ -178,7 +177,26 @@ Situation Synchronous(Random& random) {
                                    ShareOf(ComputeMode::kSoft, split[1], Pick<double>(random, {0.1, 1, 10}), 1000)};
   shares[0].depth = 1;
   Situation situation = Of(std::move(shares), random);
-  situation.by_ratio = true;
+  return situation;
+}
+// Ranks that wait for one another after each step, as collective communication makes them, beside a share that does not
+// wait: all in one share, or two shares with one each.
+Situation LockStep(Random& random) {
+  const bool apart = Below(random, 2) == 0;
+  const auto percent = static_cast<double>(apart ? 10 + Below(random, 31) : 20 + Below(random, 61));
+  ShareSpec ranks = ShareOf(ComputeMode::kSoft, percent, Pick<double>(random, {0.03, 0.1, 0.3, 1, 3, 10}), 1000);
+  ranks.lock_step = "ranks";
+  ranks.depth = Pick<uint32_t>(random, {1, 4});
+  ranks.processes = apart ? 1 : Pick<uint32_t>(random, {2, 4});
+  std::vector<ShareSpec> shares = {ranks};
+  if (apart) shares.push_back(ranks);
+  shares.push_back(ShareOf(Pick<ComputeMode>(random, {ComputeMode::kHard, ComputeMode::kSoft}),
+                           apart ? 100 - 2 * percent : 100 - percent, Pick<double>(random, {0.1, 1, 10}), 1000));
+  Situation situation = Of(std::move(shares), random);
+  situation.pause_ms = 45;
+  for (const ShareSpec& share : situation.scenario.shares) {  // what it used beyond its window it waits for
+    situation.pause_ms = std::max(situation.pause_ms, 45 + share.kernel_ms * ledger::kFullShare / share.share);
+  }
   return situation;
 }
 // Shares that come and go; whoever stays has the rest.
@@ -236,11 +254,43 @@ double UnsteerableAnywhere(const std::vector<double>& kernel_ns, const std::vect
   return std::max(Unsteerable(kernel_ns, percent), kernel_ns[share] * (1 - part) + longest * part);
 }
 
+bool Waits(const ShareSpec& share) { return share.depth == 1 || !share.lock_step.empty(); }
+
+// Ranks of one job in more shares than one: the GPU goes from one share to the other in every step.
+bool Apart(const Scenario& scenario) {
+  return std::count_if(scenario.shares.begin(), scenario.shares.end(),
+                       [](const ShareSpec& share) { return !share.lock_step.empty(); }) > 1;
+}
+
+// A program that waits leaves gaps that nobody can use, and they are its own: it is to get its part of what it does
+// alone, and the others are to lose nothing by its waiting. Ranks in several shares pay for a hand-over in each turn:
+// its end is noticed, the broker wakes, the next one wakes. They are to get at least what that leaves of their shares.
+StatusOr<std::vector<double>> Expected(const GpuParameters& gpu, const Situation& situation) {
+  const auto middle = [](Range range) { return static_cast<double>(range.least + range.most) / 2; };
+  std::vector<double> expected = situation.percent;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const ShareSpec& share = situation.scenario.shares[i];
+    if (!Waits(share) || expected[i] < 0) continue;
+    Scenario alone = situation.scenario;
+    if (Apart(alone)) {
+      const double turn_ns = share.depth * share.kernel_ms * 1e6;
+      expected[i] *= turn_ns / (turn_ns + middle(alone.notice) + middle(alone.broker_wake) + middle(alone.waiter_wake));
+      continue;
+    }
+    alone.shares = {share};
+    alone.gates = false;
+    METE_ASSIGN_OR_RETURN(const RunResult run, Simulation(gpu, alone).Run());
+    expected[i] *= SharePercent(run.shares[0], 0, alone.length_ns) / 100;
+  }
+  return expected;
+}
+
 // Points that a share was off in a stretch, as a part of what was promised.
-void Judge(const ShareTimeline& timeline, double percent, double unsteerable_ns, uint64_t from, uint64_t to,
-           double points, const std::string& where, Worst* worst) {
+void Judge(const ShareTimeline& timeline, double percent, bool at_least, double unsteerable_ns, uint64_t from,
+           uint64_t to, double points, const std::string& where, Worst* worst) {
   const double floor = 100 * unsteerable_ns / static_cast<double>(to - from);
-  const double off = std::abs(SharePercent(timeline, from, to) - percent);
+  const double more = SharePercent(timeline, from, to) - percent;
+  const double off = at_least ? std::max(0.0, -more) : std::abs(more);
   Note(worst, off, points + floor, off / (points + floor), where);
 }
 
@@ -256,12 +306,7 @@ Status RunSituation(const Situation& situation, AccuracyRow* row) {
     kernel_ns.push_back(std::max(run.shares[i].kernel_ns, scenario.shares[i].kernel_ms * 1e6) +
                         static_cast<double>(scenario.notice.most));
   }
-  std::vector<double> expected = situation.percent;
-  if (situation.by_ratio) {
-    double used = 0;
-    for (const ShareTimeline& timeline : run.shares) used += SharePercent(timeline, 0, end);
-    for (double& percent : expected) percent *= used / 100;
-  }
+  METE_ASSIGN_OR_RETURN(const std::vector<double> expected, Expected(gpu, situation));
   const std::string where = SituationName(situation);
   ++row->cases;
   for (size_t i = 0; i < run.shares.size(); ++i) {
@@ -273,22 +318,24 @@ Status RunSituation(const Situation& situation, AccuracyRow* row) {
       if (scenario.shares[i].off_ns == 0) Note(&row->pause, ms, most, ms / most, where);
     }
     if (expected[i] < 0) continue;
+    const bool at_least = Apart(scenario) && Waits(scenario.shares[i]);
     const uint64_t before = situation.event_ns == 0 ? end : situation.event_ns;
     const auto at = [&](uint64_t from) {
       return fmt::format("{} in {} at {:.1f} s", scenario.shares[i].name, where, static_cast<double>(from) / 1e9);
     };
     if (situation.event_ns == 0) {
-      Judge(timeline, expected[i], Unsteerable(kernel_ns, expected), 0, end, kLongPoints, at(0), &row->over_10_s);
+      Judge(timeline, expected[i], at_least, Unsteerable(kernel_ns, situation.percent), 0, end, kLongPoints, at(0),
+            &row->over_10_s);
     }
     for (uint64_t from = 0; from + kSecond <= before; from += kSlideNs) {
-      Judge(timeline, expected[i], UnsteerableAnywhere(kernel_ns, expected, i), from, from + kSecond, kShortPoints,
-            at(from), &row->over_1_s);
+      Judge(timeline, expected[i], at_least, UnsteerableAnywhere(kernel_ns, situation.percent, i), from, from + kSecond,
+            kShortPoints, at(from), &row->over_1_s);
     }
     if (situation.event_ns == 0) continue;
     const uint64_t answered = situation.event_ns + kStepNs + static_cast<uint64_t>(longest);
     for (uint64_t from = answered; from + kSecond <= end; from += kSlideNs) {
-      Judge(timeline, situation.percent_after[i], UnsteerableAnywhere(kernel_ns, situation.percent_after, i), from,
-            from + kSecond, kShortPoints, at(from), &row->over_1_s);
+      Judge(timeline, situation.percent_after[i], at_least, UnsteerableAnywhere(kernel_ns, situation.percent_after, i),
+            from, from + kSecond, kShortPoints, at(from), &row->over_1_s);
     }
   }
   if (situation.alone_total > 0) {
@@ -330,6 +377,7 @@ const std::vector<RowSpec>& Rows() {
       {"long-kernels", "two or three busy shares, kernels up to 1 s", LongKernels},
       {"step", "limits change while shares run", LiveChange},
       {"synchronous", "a share that waits for each kernel, beside one that does not", Synchronous},
+      {"lock-step", "programs that wait for one another after each step, beside a share that does not", LockStep},
       {"bursty", "a share that comes and goes", Bursty},
       {"killed", "processes are killed while they hold a window", Killed}};
   return rows;

@@ -21,7 +21,7 @@ TEST_P(Accuracy, HoldsInEverySituation) {
 }
 INSTANTIATE_TEST_SUITE_P(Row, Accuracy,
                          ::testing::Values("alone-hard", "unlimited", "two", "three-four", "five-eight", "long-kernels",
-                                           "step", "synchronous", "bursty", "killed"));
+                                           "step", "synchronous", "lock-step", "bursty", "killed"));
 
 // Share of the GPU that a kernel of so many blocks gets under a cap: time is what counts, not blocks.
 TEST(Fault38, ASmallGridGetsItsPercentAndNotMore) {

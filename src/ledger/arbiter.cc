@@ -67,8 +67,17 @@ uint64_t Arbiter::ChargeUse(Account& account, uint64_t elapsed_ns) {
   account.allowance_ns -= step;
   account.virtual_time += static_cast<double>(step) / Weight(*account.state);
   account.arrival_ns += static_cast<double>(step) / Part(*account.state);
-  if (step > 0) account.idle_since_ns = 0;
+  if (step > 0 && account.idle_since_ns != 0) {
+    Returned(account, internal::SaturatingSubtract(last_step_ns_ - account.idle_since_ns, step));
+    account.idle_since_ns = 0;
+  }
   return step;
+}
+
+// Whether a grace is worth its time: not with a program that waits for somebody else after each piece of work.
+void Arbiter::Returned(Account& account, uint64_t idle_ns) const {
+  // Who lost the GPU meanwhile was away for longer than it would have been.
+  account.returns_soon = idle_ns < (account.key == owner_ ? kOwnerGraceNs : kOwnerGraceNs / 2);
 }
 
 // The next owner launches while the last one's work still drains, so both were charged for the same stretch. What was
@@ -85,6 +94,14 @@ void Arbiter::ForgiveOverlap(uint64_t used_ns, uint64_t elapsed_ns) {
   Forgive(*owner, owners);
   if (last != nullptr) Forgive(*last, overlap_ns_ - owners);
   overlap_ns_ = 0;
+}
+
+// While others could use it, the GPU stands idle at the expense of whose window it is: or programs that wait for each
+// kernel, or for one another, would make everybody wait with them. A cap is of use, and does not count it.
+void Arbiter::ChargeIdleness(uint64_t used_ns, uint64_t elapsed_ns) {
+  Account* owner = Find(owner_);
+  if (owner == nullptr || !contended_ || used_ns >= elapsed_ns) return;
+  owner->virtual_time += static_cast<double>(elapsed_ns - used_ns) / Weight(*owner->state);
 }
 
 void Arbiter::Forgive(Account& account, double ns) {
@@ -132,6 +149,7 @@ void Arbiter::Refresh(uint64_t now_ns, const std::vector<ShareState>& shares) {
   }
   std::erase_if(accounts_, [](const Account& account) { return account.state == nullptr; });
   ForgiveOverlap(used, elapsed);
+  ChargeIdleness(used, elapsed);
   for (Account& account : accounts_) Budget(account, now_ns, elapsed);
   if (Find(owner_) == nullptr) owner_ = 0;
 }
@@ -152,6 +170,7 @@ void Arbiter::Lift(uint64_t now_ns) {
     if (account.demand) {
       if (!account.active) account.virtual_time = std::max(account.virtual_time, floor_);
       account.active = true;
+      if (account.idle_since_ns != 0) Returned(account, now_ns - account.idle_since_ns);
       account.idle_since_ns = 0;
     } else if (account.idle_since_ns == 0) {
       account.idle_since_ns = now_ns;
@@ -164,7 +183,7 @@ void Arbiter::Lift(uint64_t now_ns) {
 void Arbiter::MarkEligible(uint64_t now_ns, uint64_t* wake_at_ns) {
   for (Account& account : accounts_) {
     bool wants = account.demand;
-    if (!wants && account.key == owner_ && owner_until_ns_ != kWindowQueued) {
+    if (!wants && account.key == owner_ && account.returns_soon && owner_until_ns_ != kWindowQueued) {
       wants = now_ns - account.idle_since_ns < kOwnerGraceNs;
       if (wants) Earlier(wake_at_ns, account.idle_since_ns + kOwnerGraceNs);
     }
@@ -277,6 +296,8 @@ Turn Arbiter::Step(uint64_t now_ns, const std::vector<ShareState>& shares, uint6
   Lift(now_ns);
   MarkEligible(now_ns, &turn.wake_at_ns);
   Decide(now_ns, hand_over_ns, &turn.wake_at_ns);
+  contended_ = std::any_of(accounts_.begin(), accounts_.end(),
+                           [this](const Account& account) { return account.eligible && account.key != owner_; });
   if (turn.wake_at_ns <= now_ns) turn.wake_at_ns = now_ns + 1;
   turn.windows.reserve(shares.size());
   for (const ShareState& share : shares) {

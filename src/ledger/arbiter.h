@@ -66,6 +66,7 @@ class Arbiter {
     double kept_waiting_ns = 0;
     bool active = false;         // has or recently had demand
     uint64_t idle_since_ns = 0;  // 0: had demand when last seen
+    bool returns_soon = true;    // the last time it was idle it came back while a grace would have lasted
     // This step's view:
     const ShareState* state = nullptr;
     bool demand = false;
@@ -74,7 +75,9 @@ class Arbiter {
   Account* Find(ShareKey key);
   void Refresh(uint64_t now_ns, const std::vector<ShareState>& shares);
   uint64_t ChargeUse(Account& account, uint64_t elapsed_ns);
+  void Returned(Account& account, uint64_t idle_ns) const;
   void ForgiveOverlap(uint64_t used_ns, uint64_t elapsed_ns);
+  void ChargeIdleness(uint64_t used_ns, uint64_t elapsed_ns);
   static void Forgive(Account& account, double ns);
   void Budget(Account& account, uint64_t now_ns, uint64_t elapsed_ns);
   bool OthersWant(const Account& account) const;
@@ -94,6 +97,7 @@ class Arbiter {
   double floor_ = 0;              // no share that comes back starts below this virtual time
   ShareKey owner_ = 0;            // 0: nobody
   uint64_t owner_until_ns_ = 0;   // kWindowOpen, or the end; kWindowQueued while it drains
+  bool contended_ = false;        // somebody but the owner could have used the GPU since the last step
   uint64_t drain_end_ns_ = 0;     // when its work was last predicted to end
   uint64_t drain_limit_ns_ = 0;   // while it drains: then the next window opens anyway
 };

@@ -126,6 +126,39 @@ TEST(Arbiter, AnIdleOwnerLosesItsWindowAfterAGrace) {
   EXPECT_EQ(Until(turn, other), kWindowOpen);
 }
 
+// Two that wait for one another after each piece of work, and one that does not wait: it loses nothing by them, and
+// they get no grace that would be in vain each time.
+TEST(Arbiter, WhoWaitsDoesSoAtItsOwnExpense) {
+  constexpr uint64_t kWork = 100'000, kNoticed = 300'000;  // from the end of a piece until the broker knows
+  Arbiter arbiter;
+  std::vector<ShareState> shares = {Waiting(1, 30), Waiting(2, 30), Waiting(3, 40)};
+  uint64_t now = kMillisecond, graces = 0, steps = 0;
+  while (now < 10'000 * kMillisecond) {
+    Turn turn = arbiter.Step(now, shares, kHandOver);
+    if (Until(turn, 3) > now) {
+      shares[2].used_ns += turn.wake_at_ns - now;
+      now = turn.wake_at_ns;
+      continue;
+    }
+    ShareState& rank = shares[Until(turn, 1) > now ? 0 : 1];
+    ShareState& other = shares[Until(turn, 1) > now ? 1 : 0];
+    ASSERT_GT(Until(turn, rank.key), now);
+    if (!rank.waiting) {  // it keeps its window, and has nothing to do
+      ++graces;
+      now = turn.wake_at_ns;
+      continue;
+    }
+    ++steps;
+    rank.used_ns += kWork;
+    rank.waiting = false;
+    if (!other.waiting) rank.waiting = other.waiting = true;
+    now += kWork + kNoticed;
+  }
+  EXPECT_NEAR(100 * static_cast<double>(shares[2].used_ns) / static_cast<double>(now), 40, 0.5);
+  EXPECT_NEAR(100 * static_cast<double>(steps * (kWork + kNoticed)) / static_cast<double>(now), 60, 0.5);
+  EXPECT_LE(graces, 4);
+}
+
 TEST(Arbiter, IdlenessBanksNoCredit) {
   Arbiter arbiter;
   std::vector<ShareState> shares = {Waiting(1), Idle(2)};
