@@ -35,6 +35,17 @@ bool Client::TryConnect() {
   return true;
 }
 
+// A broker that a command began which was killed since has the lock, and will listen. False: nobody has the lock.
+bool Client::AwaitListening() {
+  const Fd lock(open(places_.broker_lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
+  while (lock.valid() && flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && std::chrono::steady_clock::now() < until) {
+    if (TryConnect()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 // Of several commands that find no broker one starts it; the others wait for the lock and then find it.
 Status Client::Connect() {
   METE_RETURN_IF_ERROR(MakePlaces(places_));
@@ -45,8 +56,9 @@ Status Client::Connect() {
     if (errno != EINTR) return Lacks("cannot lock {}: {}", places_.start_lock, std::strerror(errno));
   }
   if (TryConnect()) return OkStatus();
-  METE_RETURN_IF_ERROR(start_());
+  const Status started = start_();
   if (TryConnect()) return OkStatus();
+  if (!started.ok()) return ExitCodeFor(started) == ExitCode::kRefused && AwaitListening() ? OkStatus() : started;
   return Lacks("the broker of {} was started and does not listen on {}; {} says more", places_.driver_root,
                places_.socket, places_.log);
 }

@@ -33,6 +33,7 @@ class Client {
  private:
   Status Connect();
   bool TryConnect();
+  bool AwaitListening();
   // The reply's text; Unavailable-like failures of the connection are `*lost`.
   StatusOr<std::string> Exchange(const std::string& frame, bool* lost);
 

@@ -132,6 +132,26 @@ def nobody_waits_for_the_dead():
     return f"{KILLS} kills, longest call {max(killed):.1f} ms with kills, {max(ended):.1f} ms without (compared by waits_test.py), seed {seed}"
 
 
+def a_broker_begun_by_a_command_that_died_is_found():
+    with World() as world:
+        first, lock, holder = world.start("mete", "share", "list"), None, None
+        while holder is None:  # busily: it is to be stopped between its lock and its socket
+            try:
+                lock = lock or open(next((world.folder / "run").glob("mete/*/broker.lock")))
+                lock.seek(0)
+                holder = int(lock.read().split("pid ")[1].split(",")[0])
+            except (StopIteration, IndexError, ValueError):
+                require(first.poll() is None, "the broker was not seen to begin")
+        os.kill(holder, signal.SIGSTOP)
+        first.kill()
+        first.wait()
+        second = world.start("mete", "share", "list")
+        time.sleep(1.5)  # longer than a broker waits for the lock of another
+        os.kill(holder, signal.SIGCONT)
+        out, err = second.communicate(timeout=60)
+        require(second.returncode == 0, "the broker that was there first was not waited for", out, err)
+
+
 def used(world, name):
     share = world.json("share", "show", name)
     return sum(gpu["used_bytes"] for gpu in share["gpus"])
@@ -147,4 +167,4 @@ def survivor_pid(world, survivor):
 
 
 if __name__ == "__main__":
-    main([random_kills_of_tenants_and_broker, nobody_waits_for_the_dead])
+    main([random_kills_of_tenants_and_broker, nobody_waits_for_the_dead, a_broker_begun_by_a_command_that_died_is_found])
