@@ -60,6 +60,55 @@ CUresult Memory::BeginObject(Process& p, const Extent& extent, Ticket* ticket) {
   return Reserve(p, extent.Most(), ticket);
 }
 
+[[gnu::always_inline]] inline bool Memory::Enter(Shard& shard, uint64_t granule, uint64_t hash) {
+  bool fresh = true;
+  uint32_t* blocks = shard.granules.Put(granule + 1, hash, &fresh);
+  if (blocks != nullptr) ++*blocks;
+  return fresh;  // not remembered: charged for good rather than too little
+}
+
+[[gnu::always_inline]] inline bool Memory::Leave(Shard& shard, uint64_t granule, uint64_t hash) {
+  uint32_t* blocks = shard.granules.Find(granule + 1, hash);
+  if (blocks == nullptr || --*blocks != 0) return false;
+  shard.granules.Erase(blocks);
+  return true;
+}
+
+// In line everywhere, so that a block is made where it stays: a copy read in other pieces than it was written in waits
+// for the store buffer.
+[[gnu::always_inline]] inline bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
+  const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
+  Shard& shard = ShardOf(hash);
+  uint64_t first = 0;
+  *charged = 0;
+  {
+    std::lock_guard lock(shard.lock);
+    bool fresh;
+    Block* cell = shard.blocks.Put(address, HashOf(address), &fresh);
+    if (cell == nullptr) return false;
+    *cell = block;
+    if (block.kind == Block::kSmall) first = Enter(shard, granule, hash);
+  }
+  if (block.kind == Block::kObject && block.small != 0) first = Pile(block.context, block.small, true);
+  if (const uint64_t second = SecondGranule(address, block)) {
+    const uint64_t second_hash = HashOfGranule(second);
+    Shard& other = ShardOf(second_hash);
+    std::lock_guard lock(other.lock);
+    first += Enter(other, second, second_hash);
+  }
+  *charged = ChargeOf(block, first);
+  return true;
+}
+
+// Settles the difference between what was reserved and what the block takes.
+[[gnu::always_inline]] inline bool Memory::End(const Ticket& ticket, uint64_t address, const Block& block) {
+  uint64_t held = 0;
+  const bool remembered = Put(address, block, &held);
+  if (held < ticket.reserved) ledger::Return(ticket.view, ticket.reserved - held);
+  if (held > ticket.reserved) ledger::Charge(ticket.view, held - ticket.reserved);
+  return remembered;
+}
+
 void Memory::Cancel(const Ticket& ticket) {
   if (ticket.charged) ledger::Return(ticket.view, ticket.reserved);
 }
@@ -86,39 +135,6 @@ bool Memory::EndObject(const Ticket& ticket, uint64_t key, const Extent& extent)
 bool Memory::EndPooled(uint64_t address, const Block& block) {
   uint64_t charged;
   return Put(address, block, &charged);
-}
-
-// Settles the difference between what was reserved and what the block takes.
-bool Memory::End(const Ticket& ticket, uint64_t address, const Block& block) {
-  uint64_t held = 0;
-  const bool remembered = Put(address, block, &held);
-  if (held < ticket.reserved) ledger::Return(ticket.view, ticket.reserved - held);
-  if (held > ticket.reserved) ledger::Charge(ticket.view, held - ticket.reserved);
-  return remembered;
-}
-
-bool Memory::Put(uint64_t address, const Block& block, uint64_t* charged) {
-  const uint64_t granule = address / kGranule, hash = HashOfGranule(granule);
-  Shard& shard = ShardOf(hash);
-  uint64_t first = 0;
-  *charged = 0;
-  {
-    std::lock_guard lock(shard.lock);
-    bool fresh;
-    Block* cell = shard.blocks.Put(address, HashOf(address), &fresh);
-    if (cell == nullptr) return false;
-    *cell = block;
-    if (block.kind == Block::kSmall) first = Enter(shard, granule, hash);
-  }
-  if (block.kind == Block::kObject && block.small != 0) first = Pile(block.context, block.small, true);
-  if (const uint64_t second = SecondGranule(address, block)) {
-    const uint64_t second_hash = HashOfGranule(second);
-    Shard& other = ShardOf(second_hash);
-    std::lock_guard lock(other.lock);
-    first += Enter(other, second, second_hash);
-  }
-  *charged = ChargeOf(block, first);
-  return true;
 }
 
 bool Memory::Take(uint64_t address, Taken* taken) {
@@ -217,20 +233,6 @@ size_t Memory::Size() {
     size += shard.blocks.Size();
   }
   return size;
-}
-
-bool Memory::Enter(Shard& shard, uint64_t granule, uint64_t hash) {
-  bool fresh = true;
-  uint32_t* blocks = shard.granules.Put(granule + 1, hash, &fresh);
-  if (blocks != nullptr) ++*blocks;
-  return fresh;  // not remembered: charged for good rather than too little
-}
-
-bool Memory::Leave(Shard& shard, uint64_t granule, uint64_t hash) {
-  uint32_t* blocks = shard.granules.Find(granule + 1, hash);
-  if (blocks == nullptr || --*blocks != 0) return false;
-  shard.granules.Erase(blocks);
-  return true;
 }
 
 }  // namespace mete::interceptor

@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t kScanAttempts = 24;
 
 // The overhead is the broker's alone: raising one's own word and then looking at all the others decides as before.
-uint64_t Held(const LedgerPage& ledger, const GpuLedger& gpu) {
+[[gnu::always_inline]] inline uint64_t Held(const LedgerPage& ledger, const GpuLedger& gpu) {
   const uint32_t count = internal::SlotsUsed(ledger);
   uint64_t sum = 0;
   for (uint32_t i = 0; i < count; ++i) {

@@ -220,8 +220,11 @@ bool Arbiter::OthersWant(const Account& account) const {
 
 void Arbiter::Give(Account& account, uint64_t now_ns, uint64_t start_ns) {
   double weights = 0;
+  uint64_t eligible = 0;
   for (const Account& other : accounts_) {
-    if (other.eligible) weights += Weight(*other.state);
+    if (!other.eligible) continue;
+    weights += Weight(*other.state);
+    ++eligible;
   }
   owner_ = account.key;
   drain_limit_ns_ = 0;
@@ -229,8 +232,9 @@ void Arbiter::Give(Account& account, uint64_t now_ns, uint64_t start_ns) {
     owner_until_ns_ = kWindowOpen;
     return;
   }
-  auto length = static_cast<uint64_t>(static_cast<double>(kRoundNs) * Weight(*account.state) / weights);
-  length = std::clamp(length, kShortestWindowNs, kRoundNs);
+  const uint64_t round = std::max(kRoundNs, eligible * kMeanWindowNs);
+  auto length = static_cast<uint64_t>(static_cast<double>(round) * Weight(*account.state) / weights);
+  length = std::clamp(length, kShortestWindowNs, round);
   if (account.state->mode == ComputeMode::kHard && account.state->share < kFullShare) {  // until its budget is used up
     const double room = static_cast<double>(kBurstNs) - (account.arrival_ns - static_cast<double>(now_ns));
     const double lasts = std::max(room, 0.0) / (1 / Part(*account.state) - 1);

@@ -14,7 +14,8 @@ namespace mete::ledger {
 
 using ShareKey = uint64_t;  // not 0
 
-inline constexpr uint64_t kRoundNs = 20'000'000;  // the windows of all busy shares together
+inline constexpr uint64_t kRoundNs = 20'000'000;      // the windows of all busy shares together, at least;
+inline constexpr uint64_t kMeanWindowNs = 4'000'000;  // and of many, so much for each: hand-overs take their part of it
 inline constexpr uint64_t kShortestWindowNs = 2'000'000;
 inline constexpr uint64_t kOwnerGraceNs = 200'000;          // an idle owner keeps its window so long
 inline constexpr uint64_t kForgetIdleNs = 10'000'000;       // after so long without demand credit is forfeited

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ledger/gate.h"
 
 namespace mete::ledger {
@@ -62,6 +64,17 @@ TEST(Arbiter, WindowsFollowTheWeights) {
     now = turn.wake_at_ns;
   }
   EXPECT_NEAR(static_cast<double>(held[1]) / static_cast<double>(held[1] + held[2]), 0.30, 0.002);
+}
+
+// Hand-overs cost the same however short the windows are.
+TEST(Arbiter, ManySharesHaveALongerRound) {
+  for (const uint64_t count : {2, 5, 8, 64}) {
+    Arbiter arbiter;
+    std::vector<ShareState> shares;
+    for (ShareKey key = 1; key <= count; ++key) shares.push_back(Waiting(key));
+    const Turn turn = arbiter.Step(kMillisecond, shares, kHandOver);
+    EXPECT_EQ(Until(turn, 1) - kMillisecond, std::max(kRoundNs / count, kMeanWindowNs)) << count;
+  }
 }
 
 TEST(Arbiter, OverrunIsDebt) {
