@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/output.h"
+#include "base/quantities.h"
 #include "base/table.h"
 #include "base/text.h"
 
@@ -112,6 +113,8 @@ StatusOr<bool> ParseWords(CLI::App& app, std::string_view command, const std::ve
     return Usage("{}; `{} --help` shows what it takes", what, name);
   }
 }
+
+std::string SizeText(uint64_t bytes) { return ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes}); }
 
 void Print(std::string_view text) { mete::Print(text); }
 

@@ -54,6 +54,9 @@ void AddCommon(CLI::App& app, Common& common);
 // the argument and how to get help.
 StatusOr<bool> ParseWords(CLI::App& app, std::string_view command, const std::vector<std::string>& words);
 
+// Memory for people: to the MiB, above one. Exact byte counts are for --json.
+std::string SizeText(uint64_t bytes);
+
 // To stdout.
 void Print(std::string_view text);
 void PrintJson(const Json& value);

@@ -11,11 +11,7 @@
 namespace mete::cli {
 namespace {
 
-std::string Size(const Json& bytes) {
-  // To a tenth of a MiB: exact byte counts are for --json.
-  const uint64_t count = bytes.get<uint64_t>();
-  return ToString(Bytes{count >= kMiB ? count / kMiB * kMiB : count});
-}
+std::string Size(const Json& bytes) { return SizeText(bytes.get<uint64_t>()); }
 
 std::string ComputeText(const Json& compute) {
   const auto mode = compute.value("mode", std::string());

@@ -10,7 +10,6 @@
 #include "cli/commands.h"
 #include "cli/top_screen.h"
 #include "cli/top_view.h"
-#include "mechanism/node.h"
 
 namespace mete::cli {
 namespace {

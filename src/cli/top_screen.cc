@@ -49,8 +49,10 @@ std::string_view CutTo(std::string_view line, size_t columns) {
 bool Screen::OnTerminal() { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
 
 StatusOr<std::unique_ptr<Screen>> Screen::Take() {
+  termios before = {};
+  if (tcgetattr(STDIN_FILENO, &before) != 0) return Lacks("standard input is no terminal");
   std::unique_ptr<Screen> screen(new Screen);
-  if (tcgetattr(STDIN_FILENO, &screen->before_) != 0) return Lacks("standard input is no terminal");
+  screen->before_ = before;
   const sigset_t answered = Answered();
   sigprocmask(SIG_BLOCK, &answered, &screen->mask_before_);
   screen->signals_.Reset(signalfd(-1, &answered, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/quantities.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "cli/command.h"
 
 namespace mete::cli {
 namespace {
 
 constexpr size_t kWidestStrip = 100, kNarrowestStrip = 20;
-
-// To a tenth of a MiB and above: exact byte counts are for --json.
-std::string Amount(uint64_t bytes) { return ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes}); }
 
 TopShare ShareOn(const Json& share, const Json& gpu) {
   const Json& compute = gpu["compute"];
@@ -68,14 +65,15 @@ std::string TimeOf(const TopShare& share) {
 }
 
 std::string MemoryOf(const TopShare& share) {
-  return fmt::format("{} of {}{}", Amount(share.used_bytes), Amount(share.quota_bytes), share.promised ? "" : " cap");
+  return fmt::format("{} of {}{}", SizeText(share.used_bytes), SizeText(share.quota_bytes),
+                     share.promised ? "" : " cap");
 }
 
 std::string TitleOf(const TopGpu& gpu) {
   std::string text = fmt::format("GPU {}  {}", gpu.index, gpu.name);
   if (gpu.memory) {
-    text += fmt::format("  {}: {} promised, {} used, {} to be had", Amount(gpu.memory->total.count),
-                        Amount(gpu.PromisedBytes()), Amount(gpu.memory->used.count), Amount(gpu.FreeBytes()));
+    text += fmt::format("  {}: {} promised, {} used, {} to be had", SizeText(gpu.memory->total.count),
+                        SizeText(gpu.PromisedBytes()), SizeText(gpu.memory->used.count), SizeText(gpu.FreeBytes()));
   }
   if (gpu.busy_percent) text += fmt::format("; busy {} %", *gpu.busy_percent);
   return text + "\n";
@@ -100,7 +98,7 @@ std::string GpuText(const TopGpu& gpu, size_t width, Glyphs glyphs) {
                   share.broken.empty() ? "-" : JoinNames(share.broken, "and")});
   }
   for (const TopForeigner& foreigner : gpu.foreigners) {
-    table.AddRow({"(no share)", Amount(foreigner.used_bytes), "", "", "1",
+    table.AddRow({"(no share)", SizeText(foreigner.used_bytes), "", "", "1",
                   fmt::format("process {} ({})", foreigner.pid, foreigner.program)});
   }
   if (!table.empty()) text += table.Render(width, 2);

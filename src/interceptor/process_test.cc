@@ -228,7 +228,9 @@ TENANT(HotPaths) {
   syscall(SYS_exit, 0);
 }
 TEST(Process, HotPathsMakeNoSystemCall) {
-  if (mete::testing::kSanitized) GTEST_SKIP() << "a sanitizer's runtime makes system calls of its own";
+  if (mete::testing::kSanitized)
+    GTEST_SKIP() << "a sanitizer makes system calls of its own, so that the library's cannot be told from them; the "
+                    "dev and long runs count";
   StandInOptions options = Limited();
   options.heartbeat_ahead_ns = 3'600'000'000'000;  // a late broker would be looked after, which takes system calls
   StandIn broker(options);

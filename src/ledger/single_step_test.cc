@@ -55,7 +55,8 @@ End KillAfter(long steps, const std::function<void()>& operation) {
 // at the survivor.
 void AtEveryInstruction(const std::function<void(Pages&, const View&)>& prepare,
                         const std::function<void(const View&)>& operation) {
-  if (mete::testing::kSanitized) GTEST_SKIP() << "stepping through a sanitizer's own instructions shows nothing";
+  if (mete::testing::kSanitized)
+    GTEST_SKIP() << "a sanitizer adds instructions that do not ship; the release build is stepped through";
   // Every third instruction, beginning with another for each operation; all where time is no matter.
   static long first = 0;
   const long stride = std::getenv("METE_LONG_TESTS") != nullptr ? 1 : 3;
@@ -68,7 +69,8 @@ void AtEveryInstruction(const std::function<void(Pages&, const View&)>& prepare,
     ASSERT_TRUE(Reserve(survivor, 300));
     prepare(pages, victim);
     const End end = KillAfter(steps, [&] { operation(victim); });
-    if (end == End::kNoTracing) GTEST_SKIP() << "ptrace is not allowed here";
+    if (end == End::kNoTracing)
+      GTEST_SKIP() << "ptrace is not allowed here, and without it no process can be stopped after an instruction";
     ++deaths;
 
     // Before anybody has cleared up: the survivor's calls return, and a victim can hold back what it asked for at most.
