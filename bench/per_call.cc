@@ -1,11 +1,14 @@
 // What one call costs: thread CPU time of a libcuda.so.1, by the way programs find it (dlopen, then cuGetProcAddress).
 //
-//   per_call LIBCUDA SERIES [THREADS]     prints ns per call; `per_call` alone lists the series
+//   per_call LIBCUDA SERIES [THREADS]     prints ns per call, and of the reference; `per_call` alone lists the series
 //   per_call LIBCUDA SERIES calls         prints how many system calls 10 000 of the calls make
 //   per_call LIBCUDA init                 waits for the end of standard input, then prints CPU and wall ns of cuInit
 //
-// A figure is the median over stretches of calls, so that what the machine does meanwhile is seen in few of them.
-// Knows nothing of mete. bench/run compares it bare and behind mete.
+// A figure is the median over stretches of calls. What else runs on the same core (a neighbour of the virtual machine
+// on its other thread) can double the time of everything for seconds; so a reference, work of ours that calls nothing,
+// is timed between the stretches, and a stretch counts if the references beside it took about as long as the shortest.
+// The reference's time is printed for comparing processes. Knows nothing of mete. bench/run compares it bare and behind
+// mete.
 #include <dlfcn.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -15,6 +18,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +56,6 @@ double Ns(clockid_t clock) {
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-constexpr int kStretches = 201;
 using Many = std::function<void(int calls)>;
 
 double Median(std::vector<double>& values) {
@@ -60,10 +63,30 @@ double Median(std::vector<double>& values) {
   return values[values.size() / 2];
 }
 
-double PerCall(int calls, const Many& many) {
+// Some 10 us of eight independent chains of the simplest instructions, which keep every unit of a core busy: on a core
+// that is shared it takes up to twice as long.
+double Reference() {
+  static std::atomic<uint64_t> sink{0};
+  const double began = Ns(CLOCK_THREAD_CPUTIME_ID);
+  uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8;
+  for (uint64_t i = 0; i < 10'000; ++i) {
+    a ^= i, b += i, c ^= i, d += i, e ^= i, f += i, g ^= i, h += i;
+    // Seen by nobody, so that the compiler does every turn.
+    asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g), "+r"(h));
+  }
+  sink.store(a + b + c + d + e + f + g + h, std::memory_order_relaxed);
+  return Ns(CLOCK_THREAD_CPUTIME_ID) - began;
+}
+
+struct Figure {
+  double call = 0, reference = 0;  // ns
+};
+
+Figure PerCall(int calls, const Many& many) {
   // Warm for as long as an interceptor with a thread of its own may need until it limits (one looks every 120 ms), and
   // take fewer calls where a call is slow, so that no figure takes minutes.
-  constexpr double kWarmNs = 300e6, kStretchNs = 20e6;
+  constexpr double kWarmNs = 300e6, kStretchNs = 20e6, kUndisturbed = 1.1;
+  constexpr size_t kStretches = 201, kMostStretches = 5 * kStretches;
   const double warm = Ns(CLOCK_MONOTONIC), cpu = Ns(CLOCK_THREAD_CPUTIME_ID);
   int warmed = 0;
   do {
@@ -72,13 +95,34 @@ double PerCall(int calls, const Many& many) {
   } while (Ns(CLOCK_MONOTONIC) - warm < kWarmNs);
   const double stretch = (Ns(CLOCK_THREAD_CPUTIME_ID) - cpu) / warmed * calls;
   if (stretch > kStretchNs) calls = std::max(1, static_cast<int>(calls * (kStretchNs / stretch)));
-  std::vector<double> stretches;
-  for (int i = 0; i < kStretches; ++i) {
+  struct Stretch {
+    double call, reference;  // the slower of the two beside it
+  };
+  std::vector<Stretch> stretches;
+  double before = Reference(), best = before;
+  size_t undisturbed = 0;
+  while (undisturbed < kStretches && stretches.size() < kMostStretches) {
     const double began = Ns(CLOCK_THREAD_CPUTIME_ID);
     many(calls);
-    stretches.push_back((Ns(CLOCK_THREAD_CPUTIME_ID) - began) / calls);
+    const double took = Ns(CLOCK_THREAD_CPUTIME_ID) - began, after = Reference();
+    stretches.push_back({took / calls, std::max(before, after)});
+    if (after < best) {
+      best = after;
+      undisturbed = static_cast<size_t>(std::count_if(stretches.begin(), stretches.end(), [&](const Stretch& one) {
+        return one.reference <= kUndisturbed * best;
+      }));
+    } else if (stretches.back().reference <= kUndisturbed * best) {
+      ++undisturbed;
+    }
+    before = after;
   }
-  return Median(stretches);
+  std::vector<double> figures, references;
+  for (const Stretch& one : stretches) {
+    if (one.reference > kUndisturbed * best && undisturbed != 0) continue;
+    figures.push_back(one.call);
+    references.push_back(one.reference);
+  }
+  return {Median(figures), Median(references)};
 }
 
 // The functions as the program under measurement has them.
@@ -215,13 +259,13 @@ void Init() {
   printf("%.0f %.0f\n", cpu_ns, wall_ns);
 }
 
-double OnThreads(unsigned count, Make make) {
+Figure OnThreads(unsigned count, Make make) {
   const CUcontext context = Begin();
   const Cuda cuda;
-  std::vector<double> figures(count);
+  std::vector<Figure> figures(count);
   std::vector<std::thread> threads;
   threads.reserve(count);
-  for (double& figure : figures) {
+  for (Figure& figure : figures) {
     threads.emplace_back([&cuda, &figure, context, make] {
       CUstream stream = nullptr;
       if (cuda.set_current(context) != CUDA_SUCCESS || cuda.create_stream(&stream, 0) != CUDA_SUCCESS) Die("a thread");
@@ -230,8 +274,15 @@ double OnThreads(unsigned count, Make make) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return Median(figures);
+  std::vector<double> calls, references;
+  for (const Figure& figure : figures) {
+    calls.push_back(figure.call);
+    references.push_back(figure.reference);
+  }
+  return {Median(calls), Median(references)};
 }
+
+void Print(const Figure& figure) { printf("%.2f %.0f\n", figure.call, figure.reference); }
 
 }  // namespace
 
@@ -272,12 +323,12 @@ int main(int argc, char** argv) {
   }
   const int threads = atoi(how.c_str());
   if (threads > 1) {
-    printf("%.2f\n", OnThreads(static_cast<unsigned>(threads), found->second));
+    Print(OnThreads(static_cast<unsigned>(threads), found->second));
     return 0;
   }
   Begin();
   const Cuda cuda;
   const Work work = found->second(cuda, nullptr);
-  printf("%.2f\n", PerCall(work.calls, work.many));
+  Print(PerCall(work.calls, work.many));
   return 0;
 }
