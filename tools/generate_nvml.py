@@ -72,7 +72,7 @@ def unsupported(data_dir):
 def headers(data_dir):
     """The text of the headers that describe NVML's types."""
     folder = pathlib.Path(data_dir).parent.parent / "src" / "nvml"
-    return "".join((folder / name).read_text() for name in ("abi.h", "abi_details.h"))
+    return "".join((folder / name).read_text() for name in ("abi.h", "abi_details.h", "abi_mig.h"))
 
 
 def types(parameters):

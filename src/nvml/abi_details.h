@@ -5,6 +5,7 @@
 #define METE_NVML_ABI_DETAILS_H_
 
 #include "nvml/abi.h"
+#include "nvml/abi_mig.h"
 
 namespace mete::nvml::abi {
 
