@@ -150,8 +150,8 @@ template <int kKinds>
 Work Launches(const Cuda& cuda, CUstream stream) {
   return {10'000, [&cuda, stream](int n) {
             static char functions[kKinds][64];
-            for (int i = 0; i < n; ++i) {
-              const auto f = reinterpret_cast<CUfunction>(functions[i % kKinds]);
+            for (int i = 0, kind = 0; i < n; ++i, kind = kind + 1 == kKinds ? 0 : kind + 1) {
+              const auto f = reinterpret_cast<CUfunction>(functions[kind]);
               if (cuda.launch(f, 100, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr) != CUDA_SUCCESS) Die("launch");
             }
           }};
@@ -193,10 +193,14 @@ Work LookUps(const Cuda& cuda, CUstream) {
           }};
 }
 const std::map<std::string, Make>& Series() {
-  static const std::map<std::string, Make> series = {
-      {"launch", Launches<1>},       {"launch_kinds", Launches<5>},          {"launch_synchronise", LaunchesAwaited},
-      {"alloc_10", Allocations<10>}, {"alloc_100000", Allocations<100'000>}, {"info", Infos},
-      {"look_up", LookUps}};
+  static const std::map<std::string, Make> series = {{"launch", Launches<1>},
+                                                     {"launch_5_kinds", Launches<5>},
+                                                     {"launch_50_kinds", Launches<50>},
+                                                     {"launch_synchronise", LaunchesAwaited},
+                                                     {"alloc_10", Allocations<10>},
+                                                     {"alloc_100000", Allocations<100'000>},
+                                                     {"info", Infos},
+                                                     {"look_up", LookUps}};
   return series;
 }
 

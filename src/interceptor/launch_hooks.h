@@ -63,11 +63,8 @@ CUresult LookedUp(CUstream stream, bool per_thread, const LaunchKind& kind, Call
 inline __attribute__((always_inline)) const Lane* EnterLane(ThreadRecord* me, CUstream stream, bool per_thread,
                                                             const LaunchKind& kind) {
   if (me == nullptr || me->generation != lane_generation.load(std::memory_order_acquire)) return nullptr;
-  const Lane& lane = me->LaneOf(kind.function);
-  if (!(lane.kind == kind) || lane.stream != stream || lane.per_thread != per_thread || lane.track == nullptr) {
-    return nullptr;
-  }
-  return Tracker::Enter(*me, lane) ? &lane : nullptr;
+  const Lane* lane = me->Find(kind, stream, per_thread);
+  return lane != nullptr && Tracker::Enter(*me, *lane) ? lane : nullptr;
 }
 
 // Out of line, so that a launch by its lane needs no room for this.

@@ -28,21 +28,53 @@ struct Lane {
   LaunchKind kind;
   CUstream stream;
   bool per_thread;  // by the per-thread interface
+  uint32_t stamp;   // the record's when it was looked up; another one, 0 included: it no longer holds
   const ledger::LimitsPage* limits;
   Track* track;
   uint64_t cost;  // as predicted when it was looked up
   uint64_t key;   // of the cost table
+
+  bool Is(const LaunchKind& of, CUstream on, bool by_per_thread, uint32_t at) const {
+    return kind == of && stream == on && per_thread == by_per_thread && stamp == at;
+  }
 };
 
 struct alignas(64) ThreadRecord {
   std::atomic<const BiasedLock*> inside{nullptr};
-  uint64_t generation = 0;       // that the lanes were looked up in; 0: none
+  uint64_t generation = 0;       // of lane_generation that the lanes hold for; 0: none do
+  uint32_t stamp = 1;            // counts up with every generation
   ThreadRecord* next = nullptr;  // while nobody has it
-  static constexpr uint32_t kLanes = 8;
-  Lane lanes[kLanes] = {};
 
-  Lane& LaneOf(const void* function) {
-    return lanes[reinterpret_cast<uintptr_t>(function) * 0x9E3779B97F4A7C15ull >> 61];
+  // As a cache: a kind has its set, and a set room for two kinds. Programs launch some dozens in turn.
+  static constexpr uint32_t kSetBits = 6, kWays = 2;
+  Lane lanes[kWays << kSetBits] = {};
+
+  // The first lane of its set.
+  Lane* SetOf(const LaunchKind& kind) {
+    const uint64_t mixed = reinterpret_cast<uint64_t>(kind.function) + (uint64_t{kind.grid_x} << 32 | kind.block_x);
+    return &lanes[(mixed * 0x9E3779B97F4A7C15ull >> (64 - kSetBits)) * kWays];
+  }
+  const Lane* Find(const LaunchKind& kind, CUstream stream, bool per_thread) {
+    const Lane* lane = SetOf(kind);
+    if (!lane->Is(kind, stream, per_thread, stamp) && !(++lane)->Is(kind, stream, per_thread, stamp)) return nullptr;
+    return lane;
+  }
+  // Takes the place of the lane of this kind, or of the one that was put there first.
+  void Put(const Lane& lane) {
+    Lane* set = SetOf(lane.kind);
+    if (set[1].Is(lane.kind, lane.stream, lane.per_thread, stamp)) {
+      set[1] = lane;
+    } else {
+      if (!set[0].Is(lane.kind, lane.stream, lane.per_thread, stamp)) set[1] = set[0];
+      set[0] = lane;
+    }
+  }
+  // Forgets all lanes.
+  void Renew(uint64_t now) {
+    generation = now;
+    if (++stamp != 0) return;
+    for (Lane& lane : lanes) lane.stamp = 0;  // once in 2^32 times
+    stamp = 1;
   }
 };
 

@@ -200,11 +200,8 @@ CUresult Tracker::Launch(Process& p, CUstream stream, bool per_thread, uint64_t 
     return result;
   }
   if (kind != nullptr && me != nullptr && captures_.load(std::memory_order_relaxed) == 0) {
-    if (me->generation != generation) {
-      for (Lane& lane : me->lanes) lane = {};
-      me->generation = generation;
-    }
-    me->LaneOf(kind->function) = {*kind, stream, per_thread, place.view.limits, track, cost, key};
+    if (me->generation != generation) me->Renew(generation);
+    me->Put({*kind, stream, per_thread, me->stamp, place.view.limits, track, cost, key});
   }
   if (track->Count(key, cost) == 0) Close(p, *track);
   return result;
