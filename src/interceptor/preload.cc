@@ -51,10 +51,9 @@ constinit std::atomic<bool> real_found{false};
 Real real_functions;
 
 // They stand in libc, and before 2.34 in libdl. Not looked up by dlsym, which we stand in front of.
-int LookIn(dl_phdr_info* info, size_t, void* result) {
-  const LoadedObject object(*info);
-  if (strcmp(object.Soname(), "libc.so.6") != 0 && strcmp(object.Soname(), "libdl.so.2") != 0) return 0;
-  auto* real = static_cast<Real*>(result);
+void LookIn(const link_map& map, Real* real) {
+  const LoadedObject object(map.l_addr, map.l_ld);
+  if (strcmp(object.Soname(), "libc.so.6") != 0 && strcmp(object.Soname(), "libdl.so.2") != 0) return;
   const auto fill = [&](auto& function, const char* name) {
     if (function == nullptr) function = reinterpret_cast<std::decay_t<decltype(function)>>(object.Find(name));
   };
@@ -65,14 +64,15 @@ int LookIn(dl_phdr_info* info, size_t, void* result) {
   fill(real->dlerror, "dlerror");
   fill(real->dlinfo, "dlinfo");
   fill(real->dladdr1, "dladdr1");
-  return 0;
 }
 
-// Null when the process has no libdl: then nobody can have called us.
+// Null when the process has no libdl: then nobody can have called us. By the linker's list of what is loaded and not by
+// dl_iterate_phdr, in front of which somebody may stand who is just asking us where it is. What is sought was there
+// before any code of the program ran, and the list only grows behind it.
 const Real* Libc() {
   if (real_found.load(std::memory_order_acquire)) return &real_functions;
   Real found{};
-  dl_iterate_phdr(LookIn, &found);
+  for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next) LookIn(*map, &found);
   if (found.dlsym == nullptr || found.dlvsym == nullptr || found.dlopen == nullptr || found.dlmopen == nullptr ||
       found.dlerror == nullptr || found.dlinfo == nullptr || found.dladdr1 == nullptr) {
     return nullptr;

@@ -81,7 +81,8 @@ def fault_31_32_other_names_are_answered_as_if_it_were_not_there():
 def fault_33_53_it_needs_only_an_old_c_library_and_has_every_version_of_dlsym():
     done = subprocess.run(["readelf", "--wide", "--dynamic", "--version-info", "--dyn-syms", FOLDER / "libmete-preload.so"], check=True, capture_output=True, text=True)
     needed = [line.split("[")[1].split("]")[0] for line in done.stdout.splitlines() if "(NEEDED)" in line]
-    require(needed == ["libc.so.6"], "it needs more than the C library", *needed)
+    # The dynamic linker, whose list of what is loaded it reads, is the C library's own and there in every process.
+    require([name for name in needed if not name.startswith("ld-linux")] == ["libc.so.6"], "it needs more than the C library", *needed)
     symbols = [line.split()[7] for line in done.stdout.splitlines() if len(line.split()) > 7 and "@" in line.split()[7]]
     first = "GLIBC_2.17" if os.uname().machine == "aarch64" else "GLIBC_2.2.5"
     for name in ("dlsym", "dlvsym", "dlopen"):

@@ -9,25 +9,32 @@ GRANULE = 2 << 20
 APIS = ("alloc", "pitch", "managed", "async", "async-ptsz", "pool", "vmm", "export", "module", "library", "array", "small-arrays", "array3d", "mipmap", "graph", "capture")
 
 
-def every_allocating_call_stops_at_the_quota():
+def every_allocating_call_stops_at_the_quota(program="stranger", options=(), routes=("dlsym", "proc-address"), environment=None):
     with World() as world:
         for api in APIS:
-            for route in ("dlsym", "proc-address"):
-                child = world.start("mete", "run", "--memory", "4GiB", "--", "stranger", api, route, "wait", stdin=-1)
+            for route in routes:
+                child = world.start("mete", "run", *options, "--memory", "4GiB", "--", program, api, route, "wait", stdin=-1, environment=environment)
                 line = child.stdout.readline()
                 require(line, f"{api} by {route}: no answer", child.stderr.read() if child.poll() is not None else "")
                 said = json.loads(line)
                 used = world.node_memory_used()
                 child.stdin.close()
-                child.wait()
-                case = f"{api} by {route}: {said}, node says {used}"
+                status, errors = child.wait(), child.stderr.read()
+                case = f"{program} {api} by {route}: {said}, node says {used}"
+                require(status == 0 and "Sanitizer" not in errors, "it did not end well", case, status, errors)
                 require(said["error"] == 2, "not refused with CUDA_ERROR_OUT_OF_MEMORY", case)
                 require(used <= QUOTA, "more than the quota is held", case)
                 require(used + GRANULE > QUOTA, "refused although a granule still fitted", case)
                 require(said["total"] == QUOTA, "cuMemGetInfo does not say 4 GiB", case)
                 require(said["devices"] == 1, "more devices than the share has", case)
                 until(lambda: world.node_memory_used() == 0, f"memory of {api} is back")
-    return f"{len(APIS)} calls, 2 routes"
+    return f"{len(APIS)} calls, {len(routes)} routes"
+
+
+def a_program_built_with_sanitizers_is_held_as_well():
+    # GCC's runtime refuses whatever is preloaded before it, unless it is told not to look.
+    for options, environment in (((), None), (("--preload",), {"ASAN_OPTIONS": "verify_asan_link_order=0"})):
+        every_allocating_call_stops_at_the_quota("stranger_sanitized", options, ("dlsym",), environment)
 
 
 def a_pool_full_of_holes_does_not_outgrow_the_quota():
@@ -58,4 +65,4 @@ def control_without_mete_takes_the_whole_gpu():
 
 
 if __name__ == "__main__":
-    main([every_allocating_call_stops_at_the_quota, a_pool_full_of_holes_does_not_outgrow_the_quota, nvml_and_nvidia_smi_inside_say_the_quota, control_without_mete_takes_the_whole_gpu])
+    main([every_allocating_call_stops_at_the_quota, a_program_built_with_sanitizers_is_held_as_well, a_pool_full_of_holes_does_not_outgrow_the_quota, nvml_and_nvidia_smi_inside_say_the_quota, control_without_mete_takes_the_whole_gpu])
