@@ -114,7 +114,13 @@ StatusOr<bool> ParseWords(CLI::App& app, std::string_view command, const std::ve
   }
 }
 
-std::string SizeText(uint64_t bytes) { return ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes}); }
+std::string SizeText(uint64_t bytes) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30, kFrom = 10 * kGiB;
+  if (bytes >= kFrom && bytes % kGiB != 0) {
+    return fmt::format("{}.{} GiB", bytes / kGiB, bytes % kGiB * 10 / kGiB);
+  }
+  return ToString(Bytes{bytes >= kMiB ? bytes / kMiB * kMiB : bytes});
+}
 
 void Print(std::string_view text) { mete::Print(text); }
 

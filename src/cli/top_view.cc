@@ -23,8 +23,11 @@ TopShare ShareOn(const Json& share, const Json& gpu) {
   part.used_bytes = gpu["used_bytes"].get<uint64_t>();
   part.mode = compute["mode"].get<std::string>();
   if (compute.contains("percent")) part.percent = compute["percent"].get<double>();
-  if (compute.contains("measured_percent")) part.measured = compute["measured_percent"].get<double>();
   part.processes = share["processes"].get<uint64_t>();
+  if (compute.contains("measured_percent") && part.processes != 0) {
+    part.measured = compute["measured_percent"].get<double>();
+    part.over_seconds = compute["measured_over_seconds"].get<double>();
+  }
   for (const Json& promise : gpu["promises"]) {
     if (promise["asked"].get<bool>() && !promise["kept"].get<bool>())
       part.broken.push_back(promise["promise"].get<std::string>());
@@ -69,40 +72,95 @@ std::string MemoryOf(const TopShare& share) {
                      share.promised ? "" : " cap");
 }
 
-std::string TitleOf(const TopGpu& gpu) {
-  std::string text = fmt::format("GPU {}  {}", gpu.index, gpu.name);
-  if (gpu.memory) {
-    text += fmt::format("  {}: {} promised, {} used, {} to be had", SizeText(gpu.memory->total.count),
-                        SizeText(gpu.PromisedBytes()), SizeText(gpu.memory->used.count), SizeText(gpu.FreeBytes()));
+std::string UsedTimeOf(const TopShare& share) {
+  return share.measured ? fmt::format("{:g} % in {:.0f} s", *share.measured, std::max(share.over_seconds, 1.0)) : "-";
+}
+
+// Parts joined by `between`, broken into lines of at most `width` columns where it can be; the second and later lines
+// are indented.
+std::string Lines(const std::vector<std::string>& parts, std::string_view between, size_t width) {
+  std::string text;
+  size_t line = 0;
+  for (const std::string& part : parts) {
+    if (line != 0 && line + between.size() + part.size() > width) {
+      text += "\n    ";
+      line = 4;
+    } else if (line != 0) {
+      text += between;
+      line += between.size();
+    }
+    text += part;
+    line += part.size();
   }
-  if (gpu.busy_percent) text += fmt::format("; busy {} %", *gpu.busy_percent);
   return text + "\n";
 }
 
+std::string TitleOf(const TopGpu& gpu, size_t width) {
+  std::vector<std::string> parts = {fmt::format("GPU {}  {}{}", gpu.index, gpu.name, gpu.memory ? "," : "")};
+  if (gpu.memory) {
+    parts.push_back(fmt::format("{}: {} promised,", SizeText(gpu.memory->total.count), SizeText(gpu.PromisedBytes())));
+    parts.push_back(fmt::format("{} used,", SizeText(gpu.memory->used.count)));
+    parts.push_back(fmt::format("{} to be had{}", SizeText(gpu.FreeBytes()), gpu.busy_percent ? ";" : ""));
+  }
+  if (gpu.busy_percent) parts.push_back(fmt::format("busy {} %", *gpu.busy_percent));
+  return Lines(parts, " ", width);
+}
+
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    longest = std::max(longest, end - begin);
+  }
+  return longest;
+}
+
+// A share without a table, for where a table has no room.
+std::string ShareLines(const TopShare& share, size_t width) {
+  std::vector<std::string> parts = {share.name + ":", MemoryOf(share) + ",", TimeOf(share) + ","};
+  if (share.measured) parts.push_back(UsedTimeOf(share) + ",");
+  parts.push_back(fmt::format("{} {}", share.processes, share.processes == 1 ? "process" : "processes"));
+  if (!share.broken.empty()) {
+    parts.back() += ";";
+    parts.push_back("not kept: " + JoinNames(share.broken, "and"));
+  }
+  return "  " + Lines(parts, " ", width < 2 ? 0 : width - 2);
+}
+
+std::string SharesText(const TopGpu& gpu, size_t width) {
+  Table table({{"SHARE"},
+               {"MEMORY", Align::kRight},
+               {"TIME"},
+               {"TIME USED", Align::kRight},
+               {"PROCESSES", Align::kRight},
+               {"NOT KEPT", Align::kLeft, true}});
+  for (const TopShare& share : gpu.shares) {
+    table.AddRow({share.name, MemoryOf(share), TimeOf(share), UsedTimeOf(share), std::to_string(share.processes),
+                  share.broken.empty() ? "-" : JoinNames(share.broken, "and")});
+  }
+  const auto foreign = [](const TopForeigner& one) { return fmt::format("process {} ({})", one.pid, one.program); };
+  for (const TopForeigner& one : gpu.foreigners) {
+    table.AddRow({"(no share)", SizeText(one.used_bytes), "", "", "1", foreign(one)});
+  }
+  if (table.empty()) return "";
+  std::string text = table.Render(width, 2);
+  if (width == 0 || LongestLine(text) <= width) return text;
+  text.clear();
+  for (const TopShare& share : gpu.shares) text += ShareLines(share, width);
+  for (const TopForeigner& one : gpu.foreigners) {
+    text += "  " + Lines({"(no share):", SizeText(one.used_bytes) + ",", foreign(one)}, " ", width < 2 ? 0 : width - 2);
+  }
+  return text;
+}
+
 std::string GpuText(const TopGpu& gpu, size_t width, Glyphs glyphs) {
-  std::string text = TitleOf(gpu);
+  std::string text = TitleOf(gpu, width);
   if (!gpu.trouble.empty()) text += fmt::format("  {}\n", gpu.trouble);
   if (gpu.memory) {
     const Strip strip = StripOf(gpu, std::clamp(width < 4 ? 0 : width - 4, kNarrowestStrip, kWidestStrip), glyphs);
     text += fmt::format("  {}\n  {}\n", strip.cells, strip.names);
   }
-  Table table({{"SHARE"},
-               {"MEMORY", Align::kRight},
-               {"TIME"},
-               {"LATELY", Align::kRight},
-               {"PROCESSES", Align::kRight},
-               {"NOT KEPT", Align::kLeft, true}});
-  for (const TopShare& share : gpu.shares) {
-    table.AddRow({share.name, MemoryOf(share), TimeOf(share),
-                  share.measured ? fmt::format("{:g} %", *share.measured) : "-", std::to_string(share.processes),
-                  share.broken.empty() ? "-" : JoinNames(share.broken, "and")});
-  }
-  for (const TopForeigner& foreigner : gpu.foreigners) {
-    table.AddRow({"(no share)", SizeText(foreigner.used_bytes), "", "", "1",
-                  fmt::format("process {} ({})", foreigner.pid, foreigner.program)});
-  }
-  if (!table.empty()) text += table.Render(width, 2);
-  return text;
+  return text + SharesText(gpu, width);
 }
 
 }  // namespace
@@ -224,6 +282,7 @@ Json TopJson(const Top& top) {
                    {"mode", share.mode},
                    {"percent", share.percent ? Json(*share.percent) : Json()},
                    {"measured_percent", share.measured ? Json(*share.measured) : Json()},
+                   {"measured_over_seconds", share.measured ? Json(share.over_seconds) : Json()},
                    {"processes", share.processes},
                    {"not_kept", share.broken}};
       one["shares"].push_back(std::move(part));

@@ -21,9 +21,10 @@ struct TopShare {
   bool promised = true;  // false: a cap only, of which nothing is kept for it
   uint64_t used_bytes = 0;
   std::string mode;                         // "hard", "soft", "work-conserving"
-  std::optional<double> percent, measured;  // of the GPU's time: the limit; used lately
-  uint64_t processes = 0;                   // of the share, on all its GPUs
-  std::vector<std::string> broken;          // promises that were asked for and are not kept
+  std::optional<double> percent, measured;  // of the GPU's time: the limit; used in the last `over_seconds`
+  double over_seconds = 0;
+  uint64_t processes = 0;           // of the share, on all its GPUs
+  std::vector<std::string> broken;  // promises that were asked for and are not kept
 };
 
 // A process that uses the GPU without a share.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/quantities.h"
 #include "base/text.h"
 #include "cli/golden.h"
@@ -24,15 +26,16 @@ TopShare ShareOf(const std::string& name, uint64_t quota, uint64_t used) {
 }
 
 Json PartOf(const std::string& uuid, uint64_t quota, bool asked, uint64_t used) {
-  return {{"uuid", uuid},
-          {"quota_bytes", quota},
-          {"quota_asked", asked},
-          {"used_bytes", used},
-          {"compute", {{"mode", "hard"}, {"percent", 30.0}, {"measured_percent", 29.5}}},
-          {"promises",
-           {{{"promise", "memory-quota"}, {"asked", true}, {"kept", false}},
-            {{"promise", "compute-cap"}, {"asked", true}, {"kept", true}},
-            {{"promise", "enforced-outside"}, {"asked", false}, {"kept", false}}}}};
+  return {
+      {"uuid", uuid},
+      {"quota_bytes", quota},
+      {"quota_asked", asked},
+      {"used_bytes", used},
+      {"compute", {{"mode", "hard"}, {"percent", 30.0}, {"measured_percent", 29.5}, {"measured_over_seconds", 8.2}}},
+      {"promises",
+       {{{"promise", "memory-quota"}, {"asked", true}, {"kept", false}},
+        {{"promise", "compute-cap"}, {"asked", true}, {"kept", true}},
+        {{"promise", "enforced-outside"}, {"asked", false}, {"kept", false}}}}};
 }
 
 class TopTest : public ::testing::Test {
@@ -68,11 +71,20 @@ TEST_F(TopTest, PutsSharesAndOthersOnTheirGpus) {
 
 TEST_F(TopTest, Text) { ExpectGolden("top.txt", TopText(Now(), 90, Glyphs::kUnicode)); }
 
+TEST_F(TopTest, NarrowText) {
+  const std::string text = TopText(Now(), 40, Glyphs::kUnicode);
+  ExpectGolden("top_narrow.txt", text);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), 40u) << line;
+}
+
 TEST_F(TopTest, Json) {
   const auto json = TopJson(Now());
   const auto& gpu = json.at("gpus").at(0);
   EXPECT_EQ(gpu.at("promised_bytes"), 28 * kGiB);
   EXPECT_EQ(gpu.at("shares").at(0).at("measured_percent"), 29.5);
+  EXPECT_EQ(gpu.at("shares").at(0).at("measured_over_seconds"), 8.2);
+  EXPECT_TRUE(gpu.at("shares").at(1).at("measured_percent").is_null()) << "nobody is there to use it";
   EXPECT_TRUE(gpu.at("shares").at(2).at("percent").is_null());
   EXPECT_EQ(json.at("gpus").at(1).at("without_share").at(0).at("pid"), 42);
 }
