@@ -150,11 +150,18 @@ Status ShowStatus(const std::string& dir, bool as_json) {
               {"memory used", Align::kRight},
               {"of", Align::kRight},
               {"contexts", Align::kRight},
-              {"busy", Align::kRight}});
+              {"busy", Align::kRight},
+              {"state", Align::kLeft, true}});
+  const auto state = [](const Json& gpu) {
+    const std::string needs = gpu["needs"].get<std::string>();
+    const std::string lost = gpu["lost"].get<bool>() ? "lost" : "";
+    if (needs == "nothing") return lost.empty() ? "sound" : lost;
+    return lost + (lost.empty() ? "needs " : "; needs ") + needs;
+  };
   Table users({{"GPU"}, {"process", Align::kRight}, {"memory", Align::kRight}, {"program", Align::kLeft, true}});
   for (const Json& gpu : json["gpus"]) {
     gpus.AddRow({gpu["index"].dump(), gpu["name"].get<std::string>(), size(gpu["memory_used_bytes"]),
-                 size(gpu["memory_bytes"]), gpu["contexts"].dump(), gpu["utilization_gpu"].dump() + " %"});
+                 size(gpu["memory_bytes"]), gpu["contexts"].dump(), gpu["utilization_gpu"].dump() + " %", state(gpu)});
     for (const Json& process : gpu["processes"]) {
       users.AddRow({gpu["index"].dump(), process["pid"].dump(), size(process["memory_bytes"]),
                     process["name"].get<std::string>()});

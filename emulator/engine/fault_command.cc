@@ -340,7 +340,9 @@ Status BreakNode(const FaultOptions& options) {
         spec.probability > 0 ? fmt::format(", with probability {:g} a second", spec.probability) : "",
         spec.after_ns > 0 ? fmt::format(", in {:g} s", static_cast<double>(spec.after_ns) / 1e9) : "");
   if (rule != BuiltInXidRules().end()) {
-    Print("{}; affected: {}; what to do: {}\n", rule->second.meaning, rule->second.affected, rule->second.action);
+    const bool still_to_come = spec.after_ns > 0 || spec.probability > 0;
+    Print("{}{}; affected: {}; what to do: {}\n", still_to_come ? "then: " : "", rule->second.meaning,
+          rule->second.affected, rule->second.action);
   }
   return OkStatus();
 }

@@ -25,7 +25,10 @@ Status RequestOptions::Read(share::Command* command) const {
   command->request.via = via;
   command->preload = preload;
   if (gpus) {
-    if (*gpus < 1 || *gpus > 1024) return Usage("--gpus {}: a number from 1 to 1024", *gpus);
+    if (*gpus < 1 || *gpus > 1024) {
+      return Usage("--gpus {}: how many GPUs, from 1 to 1024; a certain one is named by --gpu {}", *gpus,
+                   *gpus == 0 ? "0" : "INDEX");
+    }
     command->request.gpus = *gpus;
     command->request.gpus_given = true;
   }
