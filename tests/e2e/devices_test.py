@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Devices outside the share are refused whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER say, and the share's own keeps its quota at
+"""Several GPUs: what programs do among them is left to the driver. Devices outside the share are refused whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER say, and the share's own keeps its quota at
 whatever number it is seen: everything goes by UUID. What the program sees is the driver's own list, told apart by a run without mete."""
 import itertools
 
@@ -75,5 +75,15 @@ def fault_11_12_41_no_value_of_the_variables_leads_to_a_device_outside_the_share
     return f"{count} settings, the share's own device seen in {reached}"
 
 
+def fault_56_peers_ipc_and_exports_work_as_without_mete():
+    with World("2xA100-SXM4-40GB") as world:
+        bare = world.run("across_gpus", environment=world.without_mete())
+        require(bare.returncode == 0 and bare.stdout.count("value 5eed") == 2 and "can 1 1" in bare.stdout, "the test itself is wrong", bare.stdout, bare.stderr)
+        for options in ((), ("--preload",), ("--compute", "50%")):
+            inside = world.mete("run", *options, "--gpus", "2", "--memory", "4GiB", "--", "across_gpus")
+            require(inside.stdout == bare.stdout and inside.returncode == 0, f"other answers with {options}", inside.stdout, inside.stderr)
+    return f"{len(bare.stdout.splitlines())} answers"
+
+
 if __name__ == "__main__":
-    main([fault_11_12_41_no_value_of_the_variables_leads_to_a_device_outside_the_share])
+    main([fault_56_peers_ipc_and_exports_work_as_without_mete, fault_11_12_41_no_value_of_the_variables_leads_to_a_device_outside_the_share])

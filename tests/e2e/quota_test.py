@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A 4 GiB quota holds for every allocating call by both look-up routes, seen from a client that shares no code with mete."""
+"""A 4 GiB quota holds for every allocating call by both look-up routes, seen from a client that shares no code with mete:
+a quota is kept and not only written down (reported fault 52)."""
 import json
 
 from harness import World, main, require, until
