@@ -66,7 +66,7 @@ bool OnlyOf(const std::string& text, std::string_view letters) {
   return !text.empty() && text.size() <= 16 && text.find_first_not_of(letters) == std::string::npos;
 }
 
-enum class Takes { kNothing, kValue, kNumberPerhaps };
+enum class Takes { kNothing, kValue, kNumberPerhaps, kWordPerhaps };
 
 // One option of a command: `apply` returns "" or what is wrong with the value.
 struct Option {
@@ -174,6 +174,34 @@ std::string TimeSlice(const std::string& value, Request* request) {
   return "";
 }
 
+std::string MigMode(const std::string& value, Request* request) {
+  uint64_t on = 0;
+  if (!ParseWord(value, {"DISABLED", "ENABLED"}, &on)) return "0 or 1 is wanted";
+  request->action = Action::kSet;
+  request->mig_mode = on != 0;
+  return "";
+}
+
+template <MigAction kAction>
+std::string DoMig(const std::string& value, Request* request) {
+  if (request->mig.action != MigAction::kNone) return "one thing at a time";
+  request->mig.action = kAction;
+  if (kAction != MigAction::kCreateGpuInstances && value.empty()) return "";
+  return ParseMigSpecs(value, &request->mig.specs) ? ""
+                                                   : "profiles are wanted, such as 9 or 3g.20gb or 19:4, with commas";
+}
+template <std::vector<uint32_t> MigRequest::*kList>
+std::string MigIds(const std::string& value, Request* request) {
+  for (const std::string& word : SplitList(value)) {
+    if (!ParseNumber(word, UINT32_MAX, &(request->mig.*kList).emplace_back())) return "numbers are wanted, with commas";
+  }
+  return (request->mig.*kList).empty() ? "names no instance" : "";
+}
+std::string DefaultCompute(const std::string&, Request* request) {
+  request->mig.default_compute = true;
+  return "";
+}
+
 std::string Format(const std::string& value, Request* request) {
   CsvFormat format;
   if (!ParseFormat(value, &format)) return "csv is wanted, with noheader and nounits if you like";
@@ -272,6 +300,24 @@ constexpr Option kOptions[] = {
     {"-am", "--accounting-mode", Takes::kValue, SetFlag<SmiSetting::kAccounting>},
     {"-caa", "--clear-accounted-apps", Takes::kNothing, Set<SmiSetting::kClearAccounting>},
     {"-r", "--gpu-reset", Takes::kNothing, Set<SmiSetting::kReset>},
+    {"-mig", "--multi-instance-gpu", Takes::kValue, MigMode},
+};
+constexpr Option kMigOptions[] = {
+    {"-h", "--help", Takes::kNothing, Do<Action::kHelp>},
+    {"-i", "--id", Takes::kValue, Ids},
+    {"-gi", "--gpu-instance-id", Takes::kValue, MigIds<&MigRequest::gpu_instances>},
+    {"-ci", "--compute-instance-id", Takes::kValue, MigIds<&MigRequest::compute_instances>},
+    {"-lgip", "--list-gpu-instance-profiles", Takes::kNothing, DoMig<MigAction::kGpuProfiles>},
+    {"-lgipp", "--list-gpu-instance-possible-placements", Takes::kNothing, DoMig<MigAction::kGpuPlacements>},
+    {"-lgi", "--list-gpu-instances", Takes::kNothing, DoMig<MigAction::kGpuInstances>},
+    {"-cgi", "--create-gpu-instance", Takes::kValue, DoMig<MigAction::kCreateGpuInstances>},
+    {"-C", "--default-compute-instance", Takes::kNothing, DefaultCompute},
+    {"-dgi", "--destroy-gpu-instance", Takes::kNothing, DoMig<MigAction::kDestroyGpuInstances>},
+    {"-lcip", "--list-compute-instance-profiles", Takes::kNothing, DoMig<MigAction::kComputeProfiles>},
+    {"-lcipp", "--list-compute-instance-possible-placements", Takes::kNothing, DoMig<MigAction::kComputePlacements>},
+    {"-lci", "--list-compute-instances", Takes::kNothing, DoMig<MigAction::kComputeInstances>},
+    {"-cci", "--create-compute-instance", Takes::kWordPerhaps, DoMig<MigAction::kCreateComputeInstances>},
+    {"-dci", "--destroy-compute-instance", Takes::kNothing, DoMig<MigAction::kDestroyComputeInstances>},
 };
 constexpr Option kMonitorOptions[] = {
     {"-h", "--help", Takes::kNothing, Do<Action::kHelp>},
@@ -336,8 +382,9 @@ Exit ParseOptions(const Option* options, size_t count, const std::vector<std::st
     } else if (option->takes == Takes::kValue) {
       if (i + 1 == words.size()) return Bad(message, "Option " + name + " needs a value");
       value = words[++i];
-    } else if (option->takes == Takes::kNumberPerhaps && i + 1 < words.size() && IsNumber(words[i + 1])) {
-      value = words[++i];
+    } else if (i + 1 < words.size()) {
+      const bool word = option->takes == Takes::kWordPerhaps && words[i + 1].rfind('-', 0) != 0;
+      if (word || (option->takes == Takes::kNumberPerhaps && IsNumber(words[i + 1]))) value = words[++i];
     }
     const std::string wrong = option->apply(value, request);
     if (!wrong.empty()) return Bad(message, std::string(name).append(" ").append(value).append(": ").append(wrong));
@@ -390,9 +437,19 @@ Exit ParseRequest(const std::vector<std::string>& words, Request* request, std::
     return unless(code, request->action == Action::kDrainState && !request->gpus.empty(),
                   "drain: -p with a PCI bus id and -q are wanted; nothing else of it is built");
   }
-  for (const char* later :
-       {"mig", "vgpu", "daemon", "stats", "clocks", "encodersessions", "fbcsessions", "boost-slider", "power-hint",
-        "conf-compute", "power-smoothing", "gpm", "pci", "c2c", "power-profiles"}) {
+  if (first == "mig") {
+    request->action = Action::kMig;
+    const Exit code = ParseOptions(kMigOptions, words, 1, request, message);
+    if (code != kOk || request->action == Action::kHelp) return code;
+    const MigAction action = request->mig.action;
+    if (action == MigAction::kNone) return Bad(message, "mig: one of -lgip, -lgi, -cgi … is wanted; see nvidia-smi -h");
+    if (request->mig.default_compute && action != MigAction::kCreateGpuInstances) {
+      return Bad(message, "mig: -C belongs to -cgi");
+    }
+    return kOk;
+  }
+  for (const char* later : {"vgpu", "daemon", "stats", "clocks", "encodersessions", "fbcsessions", "boost-slider",
+                            "power-hint", "conf-compute", "power-smoothing", "gpm", "pci", "c2c", "power-profiles"}) {
     if (first == later) {
       *message = "'" + first + "' is a command of nvidia-smi that the emulated one has not built yet";
       return kNotBuilt;
@@ -404,6 +461,7 @@ Exit ParseRequest(const std::vector<std::string>& words, Request* request, std::
   if (request->action != Action::kDetails && (!request->sections.empty() || request->xml)) {
     return Bad(message, "-d and -x belong to -q");
   }
+  if (request->mig_mode && !request->changes.empty()) return Bad(message, "-mig goes with no other change");
   const bool reset = std::any_of(request->changes.begin(), request->changes.end(),
                                  [](const Change& change) { return change.setting == SmiSetting::kReset; });
   if (reset && request->changes.size() > 1) return Bad(message, "--gpu-reset goes with no other change");

@@ -125,6 +125,11 @@ Exit Limits(const Request& request, const SmiSnapshot& snapshot, const std::vect
   return kOk;
 }
 
+Exit NoMig(std::string* message) {
+  *message = "this libnvidia-ml.so.1 knows nothing of MIG";
+  return kNotAvailable;
+}
+
 unsigned Wanted(const Request& request) {
   if (request.action == Action::kProcessMonitor) return SmiSource::kUsage;
   const bool accounting = request.action == Action::kDetails ||
@@ -184,7 +189,13 @@ Exit Answer(const Request& request, SmiSource* source, std::string* text, std::s
       }
       break;
     }
-    case Action::kSet: return Apply(request, snapshot, chosen, source, text, message);
+    case Action::kSet:
+      if (!request.mig_mode) return Apply(request, snapshot, chosen, source, text, message);
+      if (source->mig() == nullptr) return NoMig(message);
+      return SwitchMig(*request.mig_mode, snapshot, chosen, source->mig(), text, message);
+    case Action::kMig:
+      if (source->mig() == nullptr) return NoMig(message);
+      return AnswerMig(request.mig, snapshot, chosen, source->mig(), text, message);
     case Action::kTopology:
     case Action::kPeers: {
       SmiTopology topology;
@@ -235,6 +246,11 @@ std::string Usage() {
   nvidia-smi dmon|pmon [-i ID] [-s METRICS] [-d SECONDS] [-c COUNT] [-o DT]
                                                          a line a GPU, or a process, again and again
   nvidia-smi topo -m | -p2p r|w|n|a|p                    how the GPUs hang together
+  nvidia-smi mig COMMAND [-i ID] [-gi ID] [-ci ID]       GPU instances and compute instances:
+    -lgip, -lgipp, -lgi     their profiles, placements; the GPU instances there are
+    -lcip, -lcipp, -lci     the same of compute instances
+    -cgi PROFILE[:START],… [-C]   make GPU instances, with -C each with its compute instance; -dgi ends them
+    -cci [PROFILE[:START],…]      make compute instances; -dci ends them
   nvidia-smi nvlink -s                                   the state of NVLinks
   nvidia-smi drain -p PCI -q                             whether a GPU is taken out of use
   nvidia-smi compute-policy [-l] [--set-timeslice 0|1|2|3]
@@ -247,6 +263,7 @@ The node's owner may, on all GPUs or those of -i:
   -lgc MIN,MAX | -rgc                      locked GPU clocks    -e 0|1          ECC, after a reset
   -p 0|1                                   reset ECC counters   -am 0|1 | -caa  accounting
   -r                                       reset the GPU; not while a process uses it
+  -mig 0|1                                 MIG mode; boards older than Hopper are reset for it
 
   -i, --id=ID          index, UUID or PCI bus id; several with commas
   -f, --filename=FILE  write there
@@ -255,7 +272,7 @@ The node's owner may, on all GPUs or those of -i:
 
 Exit status: 0 done, 2 the line is wrong, 3 not available on this GPU, 4 no permission, 6 nothing found, 9 the
 driver does not answer, 12 no libnvidia-ml.so.1, 13 not built, 15 a GPU is lost, 255 something else.
-mig and vgpu are not built yet.
+vgpu is not built yet.
 )";
 }
 

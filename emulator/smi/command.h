@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/smi/mig.h"
 #include "emulator/smi/query.h"
 #include "emulator/smi/snapshot.h"
 
@@ -30,6 +31,7 @@ enum class Action {
   kSetLimits,
   kLinkStatus,
   kDrainState,
+  kMig,
 };
 
 struct Change {
@@ -49,7 +51,9 @@ struct Request {
   std::optional<int> count;  // of rounds; none: until interrupted
   std::string file;          // -f; empty: stdout
   std::vector<Change> changes;
-  std::string metrics, when;  // -s and -o of the monitors
+  std::optional<bool> mig_mode;  // -mig
+  MigRequest mig;                // of the command mig
+  std::string metrics, when;     // -s and -o of the monitors
   char peer_kind = 'r';
   std::string folder;  // -n of memory-limits
   SmiLimits limits;

@@ -15,7 +15,7 @@ struct Line {
   std::string label, tag;  // in the text, in XML
   bool group;
   std::string value;
-  std::string attribute;  // of a group in XML
+  bool only_xml = false;  // the text has no such line, and what a group holds stands one step further left
 };
 
 class Report {
@@ -27,22 +27,62 @@ class Report {
     shown_ = sections_.empty() ? std::string(name) != "SUPPORTED_CLOCKS"
                                : std::find(sections_.begin(), sections_.end(), name) != sections_.end();
   }
-  void Open(const char* label, const char* tag, std::string attribute = "") {
-    if (shown_) lines_.push_back({depth_, label, tag, true, "", std::move(attribute)});
-    ++depth_;
-  }
+  void Open(const char* label, const char* tag) { Open(label, tag, false); }
+  void OpenInXml(const char* tag) { Open("", tag, true); }
   void Close() { --depth_; }
   void Add(const char* label, const char* tag, const std::string& value) {
-    if (shown_) lines_.push_back({depth_, label, tag, false, value.empty() ? "N/A" : value, ""});
+    if (shown_) lines_.push_back({depth_, label, tag, false, value.empty() ? "N/A" : value});
+  }
+  void AddInXml(const char* tag, const std::string& value) {
+    if (shown_) lines_.push_back({depth_, "", tag, false, value, true});
   }
   const std::vector<Line>& lines() const { return lines_; }
 
  private:
+  void Open(const char* label, const char* tag, bool only_xml) {
+    if (shown_) lines_.push_back({depth_, label, tag, true, "", only_xml});
+    ++depth_;
+  }
+
   const std::vector<std::string>& sections_;
   bool shown_ = true;
   int depth_ = 0;
   std::vector<Line> lines_;
 };
+
+void MigDevice(Report& r, const SmiMigDevice& device) {
+  r.Open("MIG Device", "mig_device");
+  r.Add("Index", "index", std::to_string(device.index));
+  r.Add("GPU Instance ID", "gpu_instance_id", std::to_string(device.gpu_instance));
+  r.Add("Compute Instance ID", "compute_instance_id", std::to_string(device.compute_instance));
+  r.Open("Device Attributes", "device_attributes");
+  r.Open("Shared", "shared");
+  r.Add("Multiprocessor count", "multiprocessor_count", NumberText(device.sm_count));
+  r.Add("Copy Engine count", "copy_engine_count", NumberText(device.copy_engines));
+  r.Add("Encoder count", "encoder_count", NumberText(device.encoders));
+  r.Add("Decoder count", "decoder_count", NumberText(device.decoders));
+  r.Add("OFA count", "ofa_count", NumberText(device.ofa));
+  r.Add("JPG count", "jpg_count", NumberText(device.jpeg));
+  r.Close();
+  r.Close();
+  r.Open("ECC Errors", "ecc_error_count");
+  r.Open("Volatile", "volatile_count");
+  r.Add("SRAM Uncorrectable", "sram_uncorrectable", NumberText(device.sram_uncorrected));
+  r.Close();
+  r.Close();
+  r.Open("Shared FB Memory Usage", "fb_memory_usage");
+  r.Add("Total", "total", MibText(device.memory_total));
+  r.Add("Reserved", "reserved", MibText(device.memory_reserved));
+  r.Add("Used", "used", MibText(device.memory_used));
+  r.Add("Free", "free", MibText(device.memory_free));
+  r.Close();
+  r.Open("Shared BAR1 Memory", "bar1_memory_usage");
+  r.Add("Total", "total", MibText(device.bar1_total));
+  r.Add("Used", "used", MibText(device.bar1_used));
+  r.Add("Free", "free", MibText(device.bar1_free));
+  r.Close();
+  r.Close();
+}
 
 void Identity(Report& r, const SmiGpu& gpu) {
   r.Section("");
@@ -57,6 +97,13 @@ void Identity(Report& r, const SmiGpu& gpu) {
   r.Add("Current", "current_mig", EnabledWord(gpu.mig));
   r.Add("Pending", "pending_mig", EnabledWord(gpu.mig_pending));
   r.Close();
+  if (gpu.mig_devices.empty()) {
+    r.AddInXml("mig_devices", "None");
+  } else {
+    r.OpenInXml("mig_devices");
+    for (const SmiMigDevice& device : gpu.mig_devices) MigDevice(r, device);
+    r.Close();
+  }
   r.Section("ACCOUNTING");
   r.Add("Accounting Mode", "accounting_mode", EnabledWord(gpu.accounting));
   r.Add("Accounting Mode Buffer Size", "accounting_mode_buffer_size", NumberText(gpu.accounting_buffer));
@@ -286,7 +333,7 @@ void ClockLines(Report& r, const SmiGpu& gpu) {
   r.Section("SUPPORTED_CLOCKS");
   r.Open("Supported Clocks", "supported_clocks");
   for (size_t i = 0; i < gpu.memory_clocks_mhz.size(); ++i) {
-    r.Open("Memory", "supported_mem_clock");
+    r.OpenInXml("supported_mem_clock");
     r.Add("Memory", "value", std::to_string(gpu.memory_clocks_mhz[i]) + " MHz");
     for (uint32_t mhz : gpu.sm_clocks_mhz) {
       r.Add("Graphics", "supported_graphics_clock", std::to_string(mhz) + " MHz");
@@ -308,9 +355,9 @@ void Processes(Report& r, const SmiGpu& gpu) {
   } else {
     r.Open("Processes", "processes");
     for (const SmiProcess& process : gpu.processes) {
-      r.Open("Process", "process_info");
-      r.Add("GPU instance ID", "gpu_instance_id", "N/A");
-      r.Add("Compute instance ID", "compute_instance_id", "N/A");
+      r.OpenInXml("process_info");
+      r.Add("GPU instance ID", "gpu_instance_id", NumberText(process.gpu_instance));
+      r.Add("Compute instance ID", "compute_instance_id", NumberText(process.compute_instance));
       r.Add("Process ID", "pid", std::to_string(process.pid));
       r.Add("Type", "type", "C");
       r.Add("Name", "process_name", process.name);
@@ -326,7 +373,7 @@ void Processes(Report& r, const SmiGpu& gpu) {
   }
   r.Open("Accounted Processes", "accounted_processes");
   for (const SmiAccounted& process : gpu.accounted) {
-    r.Open("Process", "accounted_process_info");
+    r.OpenInXml("accounted_process_info");
     r.Add("Process ID", "pid", std::to_string(process.pid));
     r.Add("GPU Utilization", "gpu_util", std::to_string(process.gpu_percent) + " %");
     r.Add("Memory Utilization", "memory_util", std::to_string(process.memory_percent) + " %");
@@ -417,9 +464,8 @@ std::string Details(const SmiSnapshot& snapshot, const std::vector<size_t>& chos
     int hidden = -1;  // depth of the heading that the text leaves out
     for (const Line& line : lines) {
       if (line.depth <= hidden) hidden = -1;
-      // A process, or a memory clock with its SM clocks, is no heading of its own in the text.
-      if (line.group && (line.label == "Process" || line.tag == "supported_mem_clock")) {
-        hidden = line.depth;
+      if (line.only_xml) {
+        if (line.group) hidden = line.depth;
         continue;
       }
       const int depth = line.depth + (hidden < 0 ? 1 : 0);
@@ -455,6 +501,8 @@ std::string DetailsXml(const SmiSnapshot& snapshot, const std::vector<size_t>& c
       if (line.group) {
         text += std::string(static_cast<size_t>(line.depth) + 2, '\t') + "<" + line.tag + ">\n";
         open.push_back(line);
+      } else if (line.tag == "mig_devices") {
+        text += "\t\t<mig_devices>\n\t\t\t" + line.value + "\n\t\t</mig_devices>\n";
       } else if (line.value == "None" && (line.tag == "processes" || line.tag == "accounted_processes")) {
         text += "\t\t<" + line.tag + ">\n\t\t</" + line.tag + ">\n";
       } else {

@@ -3,6 +3,7 @@
 #define METE_EMULATOR_SMI_NVML_CALLS_H_
 
 #include "emulator/nvml/control.h"
+#include "emulator/smi/snapshot.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::emulator::smi {
@@ -43,7 +44,17 @@ namespace mete::emulator::smi {
   X(nvmlDeviceGetComputeRunningProcesses_v3) X(nvmlDeviceGetProcessUtilization) \
   X(nvmlDeviceGetTopologyCommonAncestor) X(nvmlDeviceGetP2PStatus) X(nvmlDeviceGetCpuAffinity) \
   X(nvmlDeviceGetMemoryAffinity) X(nvmlDeviceGetNvLinkState) \
-  X(nvmlDeviceGetMemoryLimits_v1) X(nvmlDeviceSetMemoryLimits_v1)
+  X(nvmlDeviceGetMemoryLimits_v1) X(nvmlDeviceSetMemoryLimits_v1) \
+  X(nvmlDeviceSetMigMode) X(nvmlDeviceGetMaxMigDeviceCount) X(nvmlDeviceGetMigDeviceHandleByIndex) \
+  X(nvmlDeviceGetGpuInstanceId) X(nvmlDeviceGetComputeInstanceId) X(nvmlDeviceGetAttributes_v2) \
+  X(nvmlDeviceGetGpuInstanceProfileInfoV) X(nvmlDeviceGetGpuInstanceRemainingCapacity) \
+  X(nvmlDeviceGetGpuInstancePossiblePlacements_v2) X(nvmlDeviceGetGpuInstances) X(nvmlDeviceGetGpuInstanceById) \
+  X(nvmlDeviceCreateGpuInstance) X(nvmlDeviceCreateGpuInstanceWithPlacement) X(nvmlGpuInstanceDestroy) \
+  X(nvmlGpuInstanceGetInfo) X(nvmlGpuInstanceGetComputeInstanceProfileInfoV) \
+  X(nvmlGpuInstanceGetComputeInstanceRemainingCapacity) X(nvmlGpuInstanceGetComputeInstancePossiblePlacements) \
+  X(nvmlGpuInstanceGetComputeInstances) X(nvmlGpuInstanceGetComputeInstanceById) \
+  X(nvmlGpuInstanceCreateComputeInstance) X(nvmlGpuInstanceCreateComputeInstanceWithPlacement) \
+  X(nvmlComputeInstanceDestroy) X(nvmlComputeInstanceGetInfo_v2)
 // clang-format on
 
 struct Calls {
@@ -52,6 +63,9 @@ struct Calls {
 #undef SMI_MEMBER
   decltype(&nvml::abi::mete_emulated_control) control = nullptr;  // null: no emulated node's library
 };
+
+// The exit status that says what NVML answered; kOther for what has none of its own.
+Exit ExitOf(nvml::abi::nvmlReturn_t code);
 
 }  // namespace mete::emulator::smi
 

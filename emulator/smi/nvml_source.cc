@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "emulator/smi/nvml_calls.h"
+#include "emulator/smi/nvml_mig.h"
 #include "emulator/smi/snapshot.h"
 
 namespace mete::emulator::smi {
@@ -35,6 +36,7 @@ class NvmlSource : public SmiSource {
   NvmlSource(const Calls& calls, bool emulated) : nvml_(calls), emulated_(emulated) {}
   ~NvmlSource() override { nvml_.nvmlShutdown(); }
   bool emulated() const override { return emulated_; }
+  MigSource* mig() override { return &mig_; }
 
   Exit Read(unsigned wanted, SmiSnapshot* snapshot, std::string* message) override {
     std::array<char, 96> version = {};
@@ -60,6 +62,7 @@ class NvmlSource : public SmiSource {
         ReadState(device, &gpu);
         ReadClocks(device, &gpu);
         ReadModes(device, &gpu);
+        ReadMigDevices(nvml_, device, &gpu);
         ReadErrors(device, &gpu);
         ReadAccounting(device, (wanted & kAccounting) != 0, &gpu);
         ReadLinks(device, &gpu);
@@ -122,16 +125,8 @@ class NvmlSource : public SmiSource {
 
   Exit Fail(nvmlReturn_t code, const std::string& what, std::string* message) const {
     *message = what + " failed: " + nvml_.nvmlErrorString(code);
-    switch (static_cast<int>(code)) {
-      case nvml::abi::NVML_ERROR_INVALID_ARGUMENT: return kInvalidArgument;
-      case nvml::abi::NVML_ERROR_NOT_SUPPORTED: return kNotAvailable;
-      case nvml::abi::NVML_ERROR_NO_PERMISSION: return kNoPermission;
-      case nvml::abi::NVML_ERROR_NOT_FOUND: return kNotFound;
-      case nvml::abi::NVML_ERROR_DRIVER_NOT_LOADED: return kDriverNotLoaded;
-      case nvml::abi::NVML_ERROR_GPU_IS_LOST: return kGpuLost;
-      case nvml::abi::NVML_ERROR_IN_USE: *message += "; end the processes that use it first"; return kOther;
-      default: return kOther;
-    }
+    if (code == nvml::abi::NVML_ERROR_IN_USE) *message += "; end the processes that use it first";
+    return ExitOf(code);
   }
 
  private:
@@ -468,6 +463,8 @@ class NvmlSource : public SmiSource {
       SmiProcess process;
       process.pid = infos[i].pid;
       if (infos[i].usedGpuMemory != nvml::abi::NVML_VALUE_NOT_AVAILABLE) process.used_bytes = infos[i].usedGpuMemory;
+      if (infos[i].gpuInstanceId != UINT_MAX) process.gpu_instance = infos[i].gpuInstanceId;
+      if (infos[i].computeInstanceId != UINT_MAX) process.compute_instance = infos[i].computeInstanceId;
       std::array<char, 1024> name = {};
       bool known = nvml_.nvmlSystemGetProcessName(process.pid, name.data(), name.size() - 1) == nvml::abi::NVML_SUCCESS;
       process.name = known ? name.data() : "[Not Found]";
@@ -479,6 +476,7 @@ class NvmlSource : public SmiSource {
 
   Calls nvml_;
   bool emulated_;
+  NvmlMig mig_{nvml_};
 };
 
 // The node's own library, beside this program: <node>/usr/bin/nvidia-smi, <node>/usr/lib/x86_64-linux-gnu.
@@ -492,6 +490,19 @@ void* OpenOwn() {
 }
 
 }  // namespace
+
+Exit ExitOf(nvmlReturn_t code) {
+  switch (static_cast<int>(code)) {
+    case nvml::abi::NVML_SUCCESS: return kOk;
+    case nvml::abi::NVML_ERROR_INVALID_ARGUMENT: return kInvalidArgument;
+    case nvml::abi::NVML_ERROR_NOT_SUPPORTED: return kNotAvailable;
+    case nvml::abi::NVML_ERROR_NO_PERMISSION: return kNoPermission;
+    case nvml::abi::NVML_ERROR_NOT_FOUND: return kNotFound;
+    case nvml::abi::NVML_ERROR_DRIVER_NOT_LOADED: return kDriverNotLoaded;
+    case nvml::abi::NVML_ERROR_GPU_IS_LOST: return kGpuLost;
+    default: return kOther;
+  }
+}
 
 Exit OpenNvml(std::unique_ptr<SmiSource>* source, std::string* message) {
   void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);

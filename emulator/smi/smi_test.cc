@@ -171,7 +171,7 @@ TEST(SmiTest, RefusesWhatTheToolRefuses) {
     EXPECT_EQ(Smi(line).code, kInvalidArgument) << line;
   }
   EXPECT_EQ(Smi("-i 7 -L").code, kNotFound);
-  EXPECT_EQ(Smi("mig -lgip").code, kNotBuilt);
+  EXPECT_EQ(Smi("vgpu").code, kNotBuilt);
   FakeSource empty;
   EXPECT_EQ(Smi("", &empty).code, kNotFound);
   empty.answer = kDriverNotLoaded;

@@ -30,6 +30,7 @@ struct SmiProcess {
   std::string name;
   std::optional<uint64_t> used_bytes;
   std::optional<uint32_t> sm_percent, memory_percent;  // where asked for
+  std::optional<uint32_t> gpu_instance, compute_instance;
 };
 
 struct SmiAccounted {  // a process in the accounting
@@ -41,6 +42,16 @@ struct SmiAccounted {  // a process in the accounting
 
 struct SmiEcc {  // of one kind of counter
   std::optional<uint64_t> dram_corrected, dram_uncorrected, sram_corrected, sram_uncorrected;
+};
+
+struct SmiMigDevice {      // a compute instance with its GPU instance, as CUDA sees it
+  uint32_t index = 0;      // among those of its GPU
+  std::string name, uuid;  // "1g.5gb", "MIG-…"
+  uint32_t gpu_instance = 0, compute_instance = 0;
+  std::optional<uint32_t> sm_count, copy_engines, encoders, decoders, ofa, jpeg;
+  std::optional<uint64_t> memory_total, memory_reserved, memory_used, memory_free;  // bytes, of the GPU instance
+  std::optional<uint64_t> bar1_total, bar1_used, bar1_free;
+  std::optional<uint64_t> sram_uncorrected;  // volatile
 };
 
 struct SmiGpu {
@@ -67,7 +78,8 @@ struct SmiGpu {
   std::optional<int> pstate, compute_mode, persistence, display_mode, display_active, ecc, ecc_pending;
   std::optional<int> accounting;
   std::optional<uint32_t> accounting_buffer;
-  std::optional<uint32_t> mig, mig_pending;
+  std::optional<uint32_t> mig, mig_pending;  // absent: the board has no MIG
+  std::vector<SmiMigDevice> mig_devices;
   SmiEcc ecc_volatile, ecc_aggregate;
   std::optional<uint32_t> retired_single, retired_double, retired_pending;
   std::optional<uint32_t> remapped_corrected, remapped_uncorrected, remap_pending, remap_failed;
@@ -114,6 +126,8 @@ struct SmiLimits {
   uint64_t soft = 0, hard = UINT64_MAX, used = 0;
 };
 
+class MigSource;  // mig.h
+
 // NVML as nvidia-smi uses it; the seam for tests.
 class SmiSource {
  public:
@@ -132,6 +146,8 @@ class SmiSource {
     *message = "not supported";
     return kNotAvailable;
   }
+  // GPU and compute instances; null: this source knows none.
+  virtual MigSource* mig() { return nullptr; }
   virtual Exit ReadTopology(size_t gpus, SmiTopology* topology, std::string* message) = 0;
   virtual bool emulated() const = 0;
 };

@@ -2,6 +2,7 @@
 #ifndef METE_EMULATOR_SMI_WORDS_H_
 #define METE_EMULATOR_SMI_WORDS_H_
 
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -9,6 +10,14 @@
 
 namespace mete::emulator::smi {
 
+__attribute__((format(printf, 1, 2))) inline std::string Printed(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  char text[512];
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  return text;
+}
 template <typename T>
 std::string UnitText(const std::optional<T>& value, const char* unit) {
   return value ? std::to_string(*value) + unit : "N/A";
