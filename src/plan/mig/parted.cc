@@ -1,7 +1,6 @@
 #include "plan/mig/parted.h"
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <charconv>
 
@@ -167,31 +166,6 @@ std::string WriteParted(const PartedFile& file) {
     }
   }
   return text;
-}
-
-StatusOr<Layout> Arrange(const States& states, const std::vector<std::pair<std::string, int>>& profiles) {
-  const Geometry& geometry = states.geometry();
-  std::vector<int> wanted(static_cast<size_t>(geometry.profiles()), 0);
-  std::string words;
-  for (const auto& [name, count] : profiles) {
-    const int profile = geometry.ProfileIndex(name);
-    if (profile < 0) {
-      std::vector<std::string> names;
-      for (const gpu::MigProfile& known : geometry.board().profiles) names.push_back(known.name);
-      return Usage("{} has no MIG profile {}; it has {}", geometry.board().id, name, JoinNames(names, "and"));
-    }
-    wanted[static_cast<size_t>(profile)] += count;
-    words += fmt::format("{}{} × {}", words.empty() ? "" : ", ", count, name);
-  }
-  for (uint32_t state = 0; state < states.size(); ++state) {
-    bool same = true;
-    for (int i = 0; i < geometry.profiles() && same; ++i) {
-      same = std::popcount(states.layout(state) & geometry.OfProfile(i)) == wanted[static_cast<size_t>(i)];
-    }
-    if (same) return states.layout(state);
-  }
-  return Refused("{} cannot hold {} at once: they do not fit beside each other at any placements", geometry.board().id,
-                 words);
 }
 
 }  // namespace mete::plan::mig

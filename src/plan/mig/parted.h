@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "plan/mig/states.h"
 
 namespace mete::plan::mig {
 
@@ -41,10 +40,6 @@ struct PartedFile {
 StatusOr<PartedFile> ParseParted(std::string_view text, std::string_view file);
 // ParseParted reads back what this writes.
 std::string WriteParted(const PartedFile& file);
-
-// A layout of the board that holds exactly these instances, all of whose compute slices belong to one compute instance.
-// Usage for a profile that the board does not have, Refused if they do not fit beside each other.
-StatusOr<Layout> Arrange(const States& states, const std::vector<std::pair<std::string, int>>& profiles);
 
 }  // namespace mete::plan::mig
 

@@ -65,17 +65,5 @@ TEST(Parted, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(with("0x233010DE", "233010DE"), HasSubstr("PCI ids"));
 }
 
-TEST(Parted, CountsArePlacedOrRefused) {
-  const States states = *States::Of(*Geometry::Of(*gpu::MigTables::BuiltIn().Find("a100-sxm4-40gb")));
-  const auto layout = Arrange(states, {{"1g.5gb", 2}, {"2g.10gb", 1}, {"3g.20gb", 1}});
-  ASSERT_TRUE(layout.ok()) << layout.status();
-  EXPECT_TRUE(states.geometry().Legal(*layout));
-  EXPECT_EQ(states.geometry().UsedComputeSlices(*layout), 7);
-  EXPECT_EQ(*Arrange(states, {}), 0u);
-  EXPECT_EQ(ExitCodeFor(Arrange(states, {{"1g.5gb", 8}}).status()), ExitCode::kRefused);
-  EXPECT_EQ(ExitCodeFor(Arrange(states, {{"1g.5gb+me", 2}}).status()), ExitCode::kRefused);
-  EXPECT_EQ(ExitCodeFor(Arrange(states, {{"1g.6gb", 1}}).status()), ExitCode::kUsage);
-}
-
 }  // namespace
 }  // namespace mete::plan::mig
