@@ -119,9 +119,10 @@ void GpuModel::State::DropContext(ContextId id) {
   Context* context = FindContext(id);
   if (context == nullptr) return;
   unscheduled = true;
-  std::erase(run_list, id);
-  if (active == context) active = nullptr;
-  if (switching_to == id) switching_to = 0;
+  Partition& partition = *context->partition;
+  std::erase(partition.run_list, id);
+  if (partition.active == context) partition.active = nullptr;
+  if (partition.switching_to == id) partition.switching_to = 0;
   for (auto& direction : copies) std::erase_if(direction, [&](const Copy& copy) { return copy.context == id; });
   const std::vector<StreamId> mine = std::move(context->streams);
   context->streams.clear();
@@ -133,6 +134,24 @@ void GpuModel::State::DropContext(ContextId id) {
   contexts.erase(id);
   for (const StreamId stream : mine) {
     if (Stream* found = FindStream(stream)) Erase(*found);
+  }
+  --partition.contexts;
+  CloseIfEmpty(partition.id);
+}
+
+void GpuModel::State::CloseIfEmpty(PartitionId id) {
+  const auto partition = partitions.find(id);
+  if (!partition->second.closed || partition->second.contexts > 0) return;
+  ModelInstance& instance = *partition->second.instance;
+  partitions.erase(partition);
+  if (--instance.partitions == 0 && instance.closed) instances.erase(instance.id);
+}
+
+void GpuModel::State::FitInstances() {
+  for (auto& [id, instance] : instances) {
+    instance.gpu = gpu;
+    instance.gpu.memory_bytes_per_s *= instance.shape.memory_part;
+    instance.gpu.l2_bytes *= instance.shape.memory_part;
   }
 }
 
@@ -155,6 +174,7 @@ void GpuModel::State::RunDue() {
       case What::kSpeed:
         gpu.clock_hz = rated.clock_hz * call.clock;
         gpu.memory_bytes_per_s = rated.memory_bytes_per_s * call.memory;
+        FitInstances();
         break;
       case What::kHang:
       case What::kGoOn: Hang(call.id, call.what == What::kHang); break;
@@ -187,10 +207,57 @@ void GpuModel::State::Settle() {
 GpuModel::GpuModel(const GpuParameters& parameters) : state_(std::make_unique<State>(parameters)) {}
 GpuModel::~GpuModel() = default;
 
-ContextId GpuModel::AddContext(uint64_t) {
+InstanceId GpuModel::AddInstance(const InstanceShape& shape) {
+  const InstanceId id = ++state_->last_instance;
+  ModelInstance& instance = state_->instances[id];
+  instance.id = id;
+  instance.shape = shape;
+  state_->FitInstances();
+  return id;
+}
+
+PartitionId GpuModel::AddPartition(InstanceId instance, uint32_t sm_count) {
+  const auto found = state_->instances.find(instance);
+  if (found == state_->instances.end() || found->second.closed) return 0;
+  const PartitionId id = ++state_->last_partition;
+  Partition& partition = state_->partitions[id];
+  partition.id = id;
+  partition.instance = &found->second;
+  partition.sms = std::max<uint32_t>(sm_count, 1);
+  ++found->second.partitions;
+  return id;
+}
+
+void GpuModel::RemovePartition(PartitionId partition) {
+  const auto found = state_->partitions.find(partition);
+  if (found == state_->partitions.end() || partition == kAllSms) return;
+  found->second.closed = true;
+  state_->CloseIfEmpty(partition);
+}
+
+void GpuModel::RemoveInstance(InstanceId instance) {
+  const auto found = state_->instances.find(instance);
+  if (found == state_->instances.end() || instance == kWholeBoard) return;
+  found->second.closed = true;
+  if (found->second.partitions == 0) {
+    state_->instances.erase(found);
+    return;
+  }
+  std::vector<PartitionId> mine;
+  for (const auto& [id, partition] : state_->partitions) {
+    if (partition.instance == &found->second) mine.push_back(id);
+  }
+  for (const PartitionId id : mine) RemovePartition(id);  // the last one takes the instance with it
+}
+
+ContextId GpuModel::AddContext(uint64_t, PartitionId partition) {
+  const auto found = state_->partitions.find(partition);
+  if (found == state_->partitions.end() || found->second.closed) return 0;
   const ContextId id = ++state_->last_context;
   Context& context = state_->contexts[id];
   context.id = id;
+  context.partition = &found->second;
+  ++found->second.contexts;
   context.slice_ns = state_->gpu.time_slice_ns;
   return id;
 }
@@ -290,7 +357,15 @@ uint64_t GpuModel::ContextMemoryBusyNs(ContextId context) const {
   return found == nullptr ? 0 : static_cast<uint64_t>(found->dram_bytes / state_->gpu.memory_bytes_per_s * 1e9);
 }
 
-ContextId GpuModel::ActiveContext() const { return state_->active == nullptr ? 0 : state_->active->id; }
+ContextId GpuModel::ActiveContext(PartitionId partition) const {
+  const auto found = state_->partitions.find(partition);
+  return found == state_->partitions.end() || found->second.active == nullptr ? 0 : found->second.active->id;
+}
+
+bool GpuModel::ContextActive(ContextId context) const {
+  const Context* found = state_->FindContext(context);
+  return found != nullptr && found->partition->active == found;
+}
 
 uint64_t GpuModel::ContextBusyNs(ContextId context) const {
   const Context* found = state_->FindContext(context);

@@ -8,6 +8,8 @@
 //   std::optional<uint64_t> next = gpu.NextEventNs();
 //
 // A context owns one time-slice group; groups with work take turns (round robin), one without work yields at once.
+// With MIG a GPU has instances with memory, L2 and copy engines of their own, and in each partitions of SMs where turns
+// are taken apart from each other; they share nothing but the way to the host.
 // Inside the active context kernels of several streams share the SMs in the order of arrival, each later one taking
 // what the earlier ones leave; rates follow from issue slots and DRAM bandwidth by max-min sharing. Copies have engines
 // of their own and go on whatever context is active. All times are nanoseconds of the model's clock.
@@ -45,8 +47,20 @@ struct GpuParameters {
   bool without_bandwidth = false;  // everybody gets the whole DRAM bandwidth
 };
 
-using ContextId = uint32_t;  // from 1; never used twice
-using StreamId = uint32_t;   // from 1; never used twice
+using ContextId = uint32_t;    // from 1; never used twice
+using StreamId = uint32_t;     // from 1; never used twice
+using InstanceId = uint32_t;   // never used twice
+using PartitionId = uint32_t;  // never used twice
+
+// The instance and the partition that are the whole GPU; always there.
+inline constexpr InstanceId kWholeBoard = 0;
+inline constexpr PartitionId kAllSms = 0;
+
+// A part of the board, as a MIG GPU instance is.
+struct InstanceShape {
+  double memory_part = 1;     // of the DRAM's bandwidth and of the L2
+  uint32_t copy_engines = 3;  // 1: copies to the host and from it share one
+};
 
 struct Completion {
   StreamId stream;
@@ -76,11 +90,17 @@ class GpuModel {
 
   // Every now_ns below: not before NowNs() (an earlier one counts as NowNs()). A later one takes effect when AdvanceTo
   // reaches it, after the events before it.
-  ContextId AddContext(uint64_t now_ns);
+  ContextId AddContext(uint64_t now_ns, PartitionId partition = kAllSms);  // 0: no such partition
   // Drops the context's streams and whatever they had queued or resident; no completion is reported for it. Work of
   // other contexts that waits for one of the streams goes on.
   void RemoveContext(uint64_t now_ns, ContextId context);
   StreamId AddStream(ContextId context);  // 0: no such context
+  // SMs of an instance on which one time-slice group at a time executes, as a MIG compute instance is. What is removed
+  // takes no new contexts, and is gone with the last it has.
+  InstanceId AddInstance(const InstanceShape& shape);
+  PartitionId AddPartition(InstanceId instance, uint32_t sm_count);  // 0: no such instance
+  void RemovePartition(PartitionId partition);
+  void RemoveInstance(InstanceId instance);  // and its partitions
   // The stream takes no further work; what is queued still runs and is reported, then the stream is gone.
   void RemoveStream(uint64_t now_ns, StreamId stream);
 
@@ -96,7 +116,8 @@ class GpuModel {
 
   uint64_t NowNs() const;
   GpuCounters Counters() const;
-  ContextId ActiveContext() const;                  // whose group the SMs execute; 0: nobody's
+  bool ContextActive(ContextId context) const;                     // its partition executes it
+  ContextId ActiveContext(PartitionId partition = kAllSms) const;  // whose group the SMs execute; 0: nobody's
   uint64_t ContextBusyNs(ContextId context) const;  // time in which this context held the GPU with work; 0 when gone
   uint64_t ContextMemoryBusyNs(ContextId context) const;  // its DRAM time at full bandwidth
   // Faults and policies, from their instant on. Factors of what the parameters say; 1: as they say.

@@ -53,25 +53,53 @@ struct Stream {
   std::vector<std::pair<uint64_t, StreamId>> waiters;  // (sequence, stream) that wait for this stream
 };
 
+inline constexpr uint32_t kCopyDirections = 3;
+inline constexpr size_t kResidentGrids = 128;  // CUDA's limit of concurrent kernels
+
+// Memory, L2 and copy engines: the whole board or a MIG GPU instance.
+struct ModelInstance {
+  InstanceId id = 0;
+  InstanceShape shape;
+  GpuParameters gpu;  // the board's as they are now, with this instance's part of bandwidth and L2
+  uint32_t partitions = 0;
+  bool closed = false;  // goes with its last partition
+};
+
 struct Copy {
   StreamId stream;
   ContextId context;
+  const ModelInstance* instance;
   double delay_ns;
   double bytes_left;
   double rate = 0;
 };
 
-inline constexpr uint32_t kCopyDirections = 3;
-inline constexpr size_t kResidentGrids = 128;  // CUDA's limit of concurrent kernels
+struct Context;
+
+// SMs on which one context at a time executes.
+struct Partition {
+  PartitionId id = 0;
+  ModelInstance* instance = nullptr;
+  double sms = 1;
+  uint32_t contexts = 0;
+  bool closed = false;             // goes with its last context
+  std::deque<ContextId> run_list;  // groups with work, waiting for their turn
+  Context* active = nullptr;       // whose group the SMs execute
+  ContextId switching_to = 0;      // not 0: between two groups
+  uint64_t switch_end = 0;
+  uint64_t slice_end = 0;
+  bool idle = true;  // the active group had no work when last looked at
+};
 
 struct Context {
   ContextId id = 0;
+  Partition* partition = nullptr;
   std::vector<StreamId> streams;
   std::vector<Stream*> kernels;                  // launching or resident, in order of arrival
   std::deque<Stream*> waiting;                   // heads beyond kResidentGrids
   std::deque<StreamId> copies[kCopyDirections];  // behind the one that runs
   bool copying[kCopyDirections] = {};
-  bool listed = false;  // in State::run_list
+  bool listed = false;  // in its partition's run_list
   bool hung = false;    // its kernels do not end
   uint64_t slice_ns = 0;
   uint64_t outstanding = 0;  // work submitted and not done
@@ -84,6 +112,11 @@ struct GpuModel::State {
   explicit State(const GpuParameters& parameters) : gpu(parameters), rated(parameters) {
     gpu.sm_count = std::max<uint32_t>(gpu.sm_count, 1);
     gpu.time_slice_ns = std::max<uint64_t>(gpu.time_slice_ns, 1);
+    Partition& all = partitions[kAllSms];
+    all.instance = &instances[kWholeBoard];
+    all.instance->partitions = 1;
+    all.sms = gpu.sm_count;
+    FitInstances();
   }
 
   enum class What { kSubmit, kRemoveContext, kRemoveStream, kSpeed, kHang, kGoOn };
@@ -101,16 +134,14 @@ struct GpuModel::State {
   StreamId last_stream = 0;
   std::unordered_map<ContextId, Context> contexts;
   std::unordered_map<StreamId, Stream> streams;
-  std::multimap<uint64_t, Later> later;  // calls whose instant has not come; equal keys keep their order
-  std::deque<StreamId> ready;            // streams whose head may start or whose queue may have ended
-  std::vector<Completion> completions;   // not handed out yet
-  std::deque<ContextId> run_list;        // groups with work, waiting for their turn
-  Context* active = nullptr;             // whose group the SMs execute
-  ContextId switching_to = 0;            // not 0: between two groups
-  uint64_t switch_end = 0;
-  uint64_t slice_end = 0;
+  InstanceId last_instance = kWholeBoard;
+  PartitionId last_partition = kAllSms;
+  std::map<InstanceId, ModelInstance> instances;
+  std::map<PartitionId, Partition> partitions;
+  std::multimap<uint64_t, Later> later;       // calls whose instant has not come; equal keys keep their order
+  std::deque<StreamId> ready;                 // streams whose head may start or whose queue may have ended
+  std::vector<Completion> completions;        // not handed out yet
   bool hung = false;                          // the whole engine
-  bool idle = true;                           // the active group had no work when last looked at
   std::vector<Copy> copies[kCopyDirections];  // at most one of each context
   std::optional<uint64_t> next;               // event after `now` as of the last Schedule
   bool unscheduled = false;                   // something changed since
@@ -132,20 +163,26 @@ struct GpuModel::State {
   void WakeWaiters(Stream& stream, uint64_t done);
   void Erase(Stream& stream);  // from every table; wakes its waiters
   void DropContext(ContextId id);
+  void FitInstances();  // after the board's speed changed
+  void CloseIfEmpty(PartitionId id);
   void Hang(ContextId id, bool on);
   void RunDue();  // `later` calls whose instant has come
   void Settle();
 
   // schedule.cc: time.
   void Progress(uint64_t to);
-  void CountActivity(const Kernel& kernel, double dt);
+  bool ProgressKernels(Partition& partition, double dt, double* dram_bytes);  // true: something is resident
+  void CountActivity(const Kernel& kernel, double sms, double dt);
   void Retire();
+  void RetireKernels(Context& active);
   void Schedule();
-  void TakeTurns();
-  void BeginSwitch();
-  void EndSwitch();
-  void Dispatch();
+  void TakeTurns(Partition& partition);
+  void BeginSwitch(Partition& partition);
+  void EndSwitch(Partition& partition);
+  void Dispatch(Partition& partition);
   void SetRates();
+  void SetRates(const ModelInstance& instance);
+  void SetCopyLoads(const ModelInstance& instance);
   void FindNext();
   void StartCopy(Context& context, uint32_t direction, StreamId stream);
   void EndCopy(uint32_t direction, size_t index);

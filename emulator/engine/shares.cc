@@ -64,11 +64,29 @@ void WaterFill(double capacity, std::vector<Demand>& demands) {
   }
 }
 
+namespace {
+
+double SmsOf(const GpuParameters& gpu, const KernelLoad& kernel) { return kernel.sms > 0 ? kernel.sms : gpu.sm_count; }
+
+// The issue slots of each partition among its kernels.
+void FillPartitions(const GpuParameters& gpu, const std::vector<KernelLoad>& kernels, std::vector<Demand>& issue) {
+  if (kernels.empty()) return;
+  if (kernels.front().partition == kernels.back().partition) return WaterFill(SmsOf(gpu, kernels.front()), issue);
+  for (size_t from = 0, to = 0; from < kernels.size(); from = to) {
+    while (to < kernels.size() && kernels[to].partition == kernels[from].partition) ++to;
+    std::vector<Demand> part(issue.begin() + static_cast<std::ptrdiff_t>(from),
+                             issue.begin() + static_cast<std::ptrdiff_t>(to));
+    WaterFill(SmsOf(gpu, kernels[from]), part);
+    std::copy(part.begin(), part.end(), issue.begin() + static_cast<std::ptrdiff_t>(from));
+  }
+}
+
+}  // namespace
+
 void ShareOut(const GpuParameters& gpu, std::vector<KernelLoad>& kernels, std::vector<CopyLoad>& copies) {
   const double cycles_per_ns = gpu.clock_hz * 1e-9;
   const double floor_cycles = cycles_per_ns * static_cast<double>(gpu.block_floor_ns);
   const double dram = gpu.memory_bytes_per_s * 1e-9;
-  const double sms = gpu.sm_count;
 
   double working_sets = 0;
   for (const KernelLoad& kernel : kernels) working_sets += kernel.cost->working_set_bytes;
@@ -78,7 +96,7 @@ void ShareOut(const GpuParameters& gpu, std::vector<KernelLoad>& kernels, std::v
   for (size_t i = 0; i < kernels.size(); ++i) {
     KernelLoad& kernel = kernels[i];
     // The fullest SM decides when a wave ends.
-    const double per_sm = std::ceil(kernel.blocks / sms);
+    const double per_sm = std::ceil(kernel.blocks / SmsOf(gpu, kernel));
     most[i] = cycles_per_ns / std::max({kernel.issue_cycles * per_sm, kernel.cost->critical_cycles, floor_cycles});
     misses[i] = kernel.cost->memory_bytes * (kernel.cold ? 1 : 1 - WarmHitRatio(*kernel.cost, held));
   }
@@ -90,7 +108,7 @@ void ShareOut(const GpuParameters& gpu, std::vector<KernelLoad>& kernels, std::v
       const KernelLoad& kernel = kernels[i];
       issue[i] = {kernel.blocks * Warps(*kernel.cost), kernel.blocks * kernel.issue_cycles * most[i] / cycles_per_ns};
     }
-    WaterFill(sms, issue);
+    FillPartitions(gpu, kernels, issue);
     for (size_t i = 0; i < kernels.size(); ++i) {
       KernelLoad& kernel = kernels[i];
       const double work = kernel.blocks * kernel.issue_cycles;

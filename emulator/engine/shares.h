@@ -31,6 +31,8 @@ struct KernelLoad {
   double issue_cycles = 0;  // of IssueCycles
   double blocks = 0;        // resident now
   bool cold = false;        // its working set is not in the L2 yet: every access misses
+  double sms = 0;           // that it may use; 0: the GPU's
+  uint32_t partition = 0;   // kernels of one share its SMs; they follow each other in the list
   // Results.
   double rate = 0;       // of each block, in blocks per ns: a block takes 1 / rate
   double dram_rate = 0;  // bytes per ns, of all its blocks
@@ -41,7 +43,7 @@ struct CopyLoad {
   double traffic = 1;  // DRAM bytes per byte copied
   double rate = 0;     // result: bytes per ns
 };
-// Fills in the results.
+// Fills in the results. `gpu`: with the bandwidth and the L2 of the instance that all of them are in.
 void ShareOut(const GpuParameters& gpu, std::vector<KernelLoad>& kernels, std::vector<CopyLoad>& copies);
 
 }  // namespace mete::emulator
