@@ -170,7 +170,9 @@ CUresult FromResult(Result result) {
   switch (result) {
     case Result::kOk: return CUDA_SUCCESS;
     case Result::kOutOfMemory: return CUDA_ERROR_OUT_OF_MEMORY;
+    case Result::kNotSupported: return CUDA_ERROR_NOT_SUPPORTED;
     case Result::kNoSuchObject:
+    case Result::kInsufficient:
     case Result::kInvalid: return CUDA_ERROR_INVALID_VALUE;
     case Result::kRefused:
     case Result::kInUse: return CUDA_ERROR_DEVICE_UNAVAILABLE;

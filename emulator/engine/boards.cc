@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "gpu/catalogue.h"
+#include "gpu/mig.h"
 #include "gpu/yaml_reader.h"
 
 namespace mete::emulator {
@@ -222,7 +223,8 @@ StatusOr<EngineSettings::Gpu> MakeGpu(const gpu::Board& board, const Facts& fact
   info.pcie_gen = static_cast<uint32_t>(board.pcie_gen);
   info.pcie_lanes = static_cast<uint32_t>(board.pcie_lanes);
   info.max_power_mw = static_cast<uint32_t>(board.max_power_w) * 1000;
-  info.mig_capable = board.mig ? 1 : 0;
+  gpu.mig = board.mig ? gpu::MigTables::BuiltIn().Find(board.id) : nullptr;
+  info.mig_capable = gpu.mig != nullptr ? 1 : 0;
   info.memory_bytes = board.memory.count;
   info.reserved_bytes = facts.reserved_base_mib * kMiB + board.memory.count / 1000 * facts.reserved_per_mille;
   info.reserved_bytes = info.reserved_bytes / kMiB * kMiB;

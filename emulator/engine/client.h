@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "emulator/engine/gpu_state.h"
+#include "emulator/engine/mig_info.h"
 #include "emulator/engine/work.h"
 
 namespace mete::emulator {
@@ -57,13 +58,15 @@ enum class Result : int32_t {
   kOk = 0,
   kOutOfMemory,  // the GPU has not that much left
   kNoSuchObject,
-  kRefused,      // compute mode forbids
-  kContextDead,  // the context has a sticky fault
-  kDeviceLost,   // the GPU fell off the bus
-  kLost,         // the engine is gone
-  kInUse,        // a process stands in the way
-  kNotOwner,     // only the node's owner may
-  kInvalid,      // a value out of its range
+  kRefused,       // compute mode forbids
+  kContextDead,   // the context has a sticky fault
+  kDeviceLost,    // the GPU fell off the bus
+  kLost,          // the engine is gone
+  kInUse,         // a process stands in the way
+  kNotOwner,      // only the node's owner may
+  kInvalid,       // a value out of its range
+  kNotSupported,  // the GPU has no such thing, or not in its mode
+  kInsufficient,  // no room for another MIG instance
 };
 
 class Client {
@@ -77,8 +80,15 @@ class Client {
   virtual uint32_t CudaVersion() const = 0;              // 13000
   virtual uint64_t BackingBytes() const = 0;             // real memory all clients together may keep as content
 
-  // A context owns streams and memory; it costs GpuInfo::context_bytes. Ends with the process at the latest.
+  // A context owns streams and memory; it costs GpuInfo::context_bytes. Ends with the process at the latest. A GPU
+  // whose MIG mode is on has no contexts of its own: kNoSuchObject.
   virtual Result CreateContext(uint32_t gpu, uint64_t* context) = 0;
+  // On a MIG device, a compute instance of that GPU: the context has its SMs and its GPU instance's memory, and lives
+  // and runs apart from those in other instances. kNoSuchObject: there is none (any more).
+  virtual Result CreateMigContext(uint32_t /*gpu*/, uint32_t /*gpu_instance*/, uint32_t /*compute_instance*/,
+                                  uint64_t* /*context*/) {
+    return Result::kNoSuchObject;
+  }
   virtual Result DestroyContext(uint64_t context) = 0;
   // Marks the context as failed with an Xid and reports it; queued and later work of it is dropped as kContextDead.
   virtual Result FailContext(uint64_t context, uint32_t xid) = 0;
@@ -103,6 +113,11 @@ class Client {
   virtual Result ExportPhysical(uint64_t /*name*/, int /*descriptor*/) { return Result::kRefused; }
   // As this process may see it: of a cgroup with a limit, what the limit leaves.
   virtual Result MemoryInfo(uint32_t gpu, uint64_t* free_bytes, uint64_t* total_bytes) = 0;
+  // Of a GPU instance, for whoever has a context in it.
+  virtual Result MigMemoryInfo(uint32_t /*gpu*/, uint32_t /*gpu_instance*/, uint64_t* /*free_bytes*/,
+                               uint64_t* /*total_bytes*/) {
+    return Result::kNoSuchObject;
+  }
   // Freed memory is scrubbed before somebody else gets it. On a node where a test has switched that off, memory keeps
   // the 32-bit word that it was full of: whoever frees says which, whoever allocates finds it. Nothing and 0 elsewhere.
   virtual void LeaveWord(uint32_t /*gpu*/, uint32_t /*word*/) {}
@@ -136,6 +151,37 @@ class Client {
   // What `nvidia-smi -r` does: ends what a reset can end. kInUse while a context is there; kDeviceLost if only a
   // restart of the node helps.
   virtual Result ResetGpu(uint32_t /*gpu*/) { return Result::kRefused; }
+
+  // MIG (mig_info.h). On a GPU without it: no profiles, a state that is not capable, kNotSupported from all others.
+  // Whoever may ask; only the node's owner may change (kNotOwner).
+  virtual Result MigProfiles(uint32_t /*gpu*/, std::vector<MigProfileInfo>*) { return Result::kOk; }
+  virtual Result Mig(uint32_t /*gpu*/, MigState* state) {
+    *state = {};
+    return Result::kOk;
+  }
+  // How many more of a profile find room: GPU instances (gpu_instance kNoInstance), or compute instances of one.
+  // kInvalid: no such profile.
+  virtual Result MigRoom(uint32_t /*gpu*/, uint32_t /*gpu_instance*/, uint32_t /*profile_id*/, uint32_t* /*count*/) {
+    return Result::kNotSupported;
+  }
+  // The mode changes at once on an idle GPU (before Hopper that resets it). `activation`: kInUse if contexts, memory or
+  // instances are in the way; the mode is pending then until the call is repeated or the GPU is reset. A GPU whose mode
+  // changes has no compute mode and no accounting.
+  virtual Result SetMigMode(uint32_t /*gpu*/, bool /*on*/, Result* /*activation*/) { return Result::kNotSupported; }
+  // start: a placement's, or kAnyStart. kNotSupported: the mode is off; kInvalid: no such profile or placement;
+  // kInsufficient: no room there, or anywhere.
+  virtual Result CreateGpuInstance(uint32_t /*gpu*/, uint32_t /*profile_id*/, uint32_t /*start*/, MigGpuInstance*) {
+    return Result::kNotSupported;
+  }
+  virtual Result CreateComputeInstance(uint32_t /*gpu*/, uint32_t /*gpu_instance*/, uint32_t /*profile_id*/,
+                                       uint32_t /*start*/, MigComputeInstance*) {
+    return Result::kNotSupported;
+  }
+  // kInUse: compute instances, contexts or memory are in it. A reset of the GPU ends all instances.
+  virtual Result DestroyGpuInstance(uint32_t /*gpu*/, uint32_t /*gpu_instance*/) { return Result::kNotSupported; }
+  virtual Result DestroyComputeInstance(uint32_t /*gpu*/, uint32_t /*gpu_instance*/, uint32_t /*compute_instance*/) {
+    return Result::kNotSupported;
+  }
 
   // Of a cgroup, named below the root of the node's tree (cgroups.h). kRefused: this driver has no such limits;
   // kNoSuchObject: no such group, or no limit of its own.

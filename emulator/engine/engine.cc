@@ -48,9 +48,6 @@ Engine::SessionId Engine::AddSession(SessionPage* page, const Peer& peer) {
   session->peer = peer;
   session->page = page;
   session->contexts.resize(kMaxContexts);
-  session->past_busy_ns.resize(gpus_.size());
-  session->past_memory_busy_ns.resize(gpus_.size());
-  session->physical.resize(gpus_.size());
   page->magic = kProtocolMagic;
   page->version = kProtocolVersion;
   sessions_.emplace(session->id, std::move(session));
@@ -266,8 +263,9 @@ void Engine::DropModelContext(Session& session, ContextRecord& context, uint64_t
   Gpu& gpu = *gpus_[context.gpu];
   const uint64_t busy = gpu.model.ContextBusyNs(context.model);
   const uint64_t memory_busy = gpu.model.ContextMemoryBusyNs(context.model);
-  session.past_busy_ns[context.gpu] += busy;
-  session.past_memory_busy_ns[context.gpu] += memory_busy;
+  Held& held = session.held[{context.gpu, context.place}];
+  held.past_busy_ns += busy;
+  held.past_memory_busy_ns += memory_busy;
   gpu.accounting.Used(session.peer.pid, busy, memory_busy);
   gpu.model.RemoveContext(now_ns, context.model);
   std::erase_if(cross_waits_, [&](const CrossWait& wait) { return wait.context == context.id; });
@@ -284,7 +282,8 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
     FutexWakeAll(entry.done);
     FreeStream(session, slot);
   }
-  gpu.used -= context.memory;
+  Use(context.gpu, context.place, -static_cast<int64_t>(context.memory));
+  if (MigGpu::Compute* place = context.place == 0 ? nullptr : gpu.mig.FindPlace(context.place)) --place->info.contexts;
   Uncharge(context.cgroup, context.gpu, context.memory - context.managed);
   gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(context.memory));
   gpu.accounting.ContextEnded(session.peer.pid, now_ns);
@@ -295,12 +294,6 @@ void Engine::FreeContext(Session& session, ContextRecord& context, uint64_t now_
     entry.state.store(static_cast<uint32_t>(ContextWord::kAlive), std::memory_order_seq_cst);
   }
   context = {};
-}
-
-uint64_t Engine::FreeBytes(const Gpu& gpu) const {
-  if (settings_.without.memory_limit) return gpu.info.memory_bytes;
-  const uint64_t taken = gpu.info.reserved_bytes + gpu.used;
-  return gpu.info.memory_bytes > taken ? gpu.info.memory_bytes - taken : 0;
 }
 
 }  // namespace mete::emulator

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "emulator/engine/accounting.h"
 #include "emulator/engine/cgroups.h"
 #include "emulator/engine/client.h"
@@ -24,6 +25,7 @@
 #include "emulator/engine/gpu_status.h"
 #include "emulator/engine/launch_label.h"
 #include "emulator/engine/meter.h"
+#include "emulator/engine/mig.h"
 #include "emulator/engine/model.h"
 #include "emulator/engine/physical.h"
 #include "emulator/engine/protocol.h"
@@ -48,6 +50,7 @@ struct EngineSettings {
   struct Gpu {
     GpuInfo info;
     GpuParameters model;
+    const gpu::MigBoard* mig = nullptr;                                         // null: the board has no MIG
     uint64_t time_slices_ns[4] = {2'048'000, 1'024'000, 4'096'000, 8'192'000};  // by compute-policy's class
   };
   std::vector<Gpu> gpus;
@@ -107,12 +110,17 @@ class Engine {
   struct ContextRecord {
     uint64_t id = 0;  // 0: free
     uint32_t gpu = 0;
+    uint32_t place = 0;  // serial of the MIG compute instance that it is on; 0: the GPU
     ContextId model = 0;
     uint64_t memory = 0;   // its own and its allocations
     uint64_t managed = 0;  // of that, managed memory, which no cgroup counts
     Cgroups::Id cgroup = 0;
     bool dead = false;
     uint32_t streams = 0;
+  };
+  struct Held {                                          // by a session on a GPU, or on one MIG device of it
+    uint64_t past_busy_ns = 0, past_memory_busy_ns = 0;  // of contexts that are gone
+    uint64_t physical = 0;                               // what it is charged with besides its contexts
   };
   struct Session {
     SessionId id = 0;
@@ -126,13 +134,13 @@ class Engine {
     std::vector<ContextRecord> contexts;  // kMaxContexts
     std::vector<StreamRecord> streams;    // grows up to kMaxStreams
     std::vector<uint32_t> free_streams;
-    std::vector<uint64_t> past_busy_ns, past_memory_busy_ns;  // by GPU: of contexts that are gone
-    std::vector<uint64_t> physical;                           // by GPU: what it is charged with besides its contexts
+    std::map<std::pair<uint32_t, uint32_t>, Held> held;  // by GPU and place
   };
   struct Gpu {
-    explicit Gpu(const EngineSettings::Gpu& gpu) : info(gpu.info), model(gpu.model) {}
+    explicit Gpu(const EngineSettings::Gpu& gpu) : info(gpu.info), model(gpu.model), mig(gpu.mig, gpu.info) {}
     GpuInfo info;
     GpuModel model;
+    MigGpu mig;
     uint64_t used = 0;
     uint32_t compute_mode = 0;
     uint32_t time_slice_class = 0;
@@ -181,10 +189,10 @@ class Engine {
   void FreeStream(Session& session, uint32_t slot);
   void DropModelContext(Session& session, ContextRecord& context, uint64_t now_ns);
   void FreeContext(Session& session, ContextRecord& context, uint64_t now_ns);
-  uint64_t FreeBytes(const Gpu& gpu) const;
 
   // requests.cc
-  Result CreateContext(Session& session, uint32_t gpu, uint64_t* id, uint64_t now_ns);
+  // place: as ContextRecord's.
+  Result CreateContext(Session& session, uint32_t gpu, uint32_t place, uint64_t* id, uint64_t now_ns);
   Result FailContext(Session& session, uint64_t id, uint32_t xid, uint64_t now_ns);
   void Kill(Session& session, ContextRecord& context, uint32_t xid, uint32_t error, ContextWord word, uint64_t now_ns);
   Result OpenStream(Session& session, uint64_t context, uint32_t* id);
@@ -197,8 +205,20 @@ class Engine {
   void Charge(const PhysicalMemory::Change& change);
   Result TakeBacking(Session& session, uint64_t bytes);
   void CountUnsupported(const char* text, size_t size);
-  std::vector<ProcessInfo> ProcessesOf(uint32_t gpu) const;
+  std::vector<ProcessInfo> ProcessesOf(uint32_t gpu);
   std::string StatusText(uint64_t now_ns);
+
+  // mig_requests.cc
+  Result HandleMig(Session& session, const Request& request, uint64_t now_ns, ReplyHeader* header,
+                   std::vector<uint8_t>* payload);
+  Result SetMigMode(uint32_t gpu, bool on, uint64_t now_ns);
+  void SwitchMig(uint32_t gpu);  // instances end, the mode is as was asked for
+  void ForgetMigMode(uint32_t gpu);
+  void ApplyTimeSlice(uint32_t gpu);
+  void Use(uint32_t gpu, uint32_t place, int64_t bytes);
+  uint64_t FreeBytes(uint32_t gpu, uint32_t place = 0);
+  std::pair<uint32_t, uint32_t> InstancesOf(uint32_t gpu, uint32_t place);  // ids of GPU and compute instance
+  Json MigJson(uint32_t gpu) const;
 
   // limits.cc
   Cgroups::Id CgroupOf(const Session& session);
@@ -231,6 +251,7 @@ class Engine {
   void LoseGpu(uint32_t gpu, uint32_t xid, uint32_t error, uint64_t now_ns);
   void HurtGpu(uint32_t gpu, const XidRule& rule, uint32_t pid, uint64_t now_ns);
   void Publish(uint32_t gpu, uint32_t type, uint32_t xid, uint32_t pid, uint64_t now_ns);
+  uint32_t PlaceOf(uint32_t pid, uint32_t gpu) const;  // of a context of the process; 0: on no MIG device
   uint32_t Culprit(uint32_t gpu) const;  // the process that executes, else one that could; 0: nobody is there
   bool Uses(uint32_t pid, uint32_t gpu) const;
   std::vector<EventInfo> EventsAfter(uint64_t number) const;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "emulator/engine/engine.h"
+#include "gpu/mig.h"
 
 namespace mete::emulator {
 namespace {
@@ -33,6 +34,7 @@ EngineSettings Settings(bool owner) {
     gpu.info.context_bytes = 1 << 28;
     gpu.info.max_power_mw = 100'000;
     gpu.info.compute_major = owner ? 8 : 7;
+    gpu.mig = gpu::MigTables::BuiltIn().Find("a100-sxm4-40gb");
   }
   return settings;
 }

@@ -51,7 +51,7 @@ uint32_t Engine::Culprit(uint32_t gpu) const {
   for (const auto& [id, session] : sessions_) {
     for (const ContextRecord& context : session->contexts) {
       if (context.id == 0 || context.gpu != gpu || context.dead) continue;
-      if (gpus_[gpu]->model.ActiveContext() == context.model) return session->peer.pid;
+      if (gpus_[gpu]->model.ContextActive(context.model)) return session->peer.pid;
       if (somebody == 0) somebody = session->peer.pid;
       if (busy == 0 && !gpus_[gpu]->model.ContextIdle(context.model)) busy = session->peer.pid;
     }
@@ -61,8 +61,19 @@ uint32_t Engine::Culprit(uint32_t gpu) const {
 
 // --- What happens --------------------------------------------------------------------------------------------------
 
+uint32_t Engine::PlaceOf(uint32_t pid, uint32_t gpu) const {
+  for (const auto& [id, session] : sessions_) {
+    if (session->peer.pid != pid) continue;
+    for (const ContextRecord& context : session->contexts) {
+      if (context.id != 0 && context.gpu == gpu) return context.place;
+    }
+  }
+  return 0;
+}
+
 void Engine::Publish(uint32_t gpu, uint32_t type, uint32_t xid, uint32_t pid, uint64_t now_ns) {
-  events_.push_back({++event_count_, now_ns, gpu, type, xid, pid});
+  const auto [gpu_instance, compute_instance] = InstancesOf(gpu, pid == 0 ? 0 : PlaceOf(pid, gpu));
+  events_.push_back({++event_count_, now_ns, gpu, type, xid, pid, gpu_instance, compute_instance, 0});
   if (events_.size() > kMostEvents) events_.pop_front();
   if (type != kEventXid) return;
   gpus_[gpu]->health.last_xid = xid;
@@ -88,6 +99,16 @@ std::vector<EventInfo> Engine::EventsAfter(uint64_t number) const {
 }
 
 void Engine::HurtGpu(uint32_t gpu, const XidRule& rule, uint32_t pid, uint64_t now_ns) {
+  // With MIG an engine that faults is one instance's; what is the board's hurts all of them.
+  MigGpu::Instance* within = nullptr;
+  if (rule.hurts == XidRule::Hurts::kBusy) {
+    gpus_[gpu]->mig.FindPlace(PlaceOf(pid != 0 ? pid : Culprit(gpu), gpu), &within);
+  }
+  const auto inside = [&](const ContextRecord& context) {
+    MigGpu::Instance* instance = nullptr;
+    gpus_[gpu]->mig.FindPlace(context.place, &instance);
+    return within == nullptr || instance == within;
+  };
   for (const auto& [id, session] : sessions_) {
     for (ContextRecord& context : session->contexts) {
       if (context.id == 0 || context.gpu != gpu || context.dead) continue;
@@ -95,7 +116,7 @@ void Engine::HurtGpu(uint32_t gpu, const XidRule& rule, uint32_t pid, uint64_t n
       switch (rule.hurts) {
         case XidRule::Hurts::kNobody: break;
         case XidRule::Hurts::kProcess: hurt = session->peer.pid == pid; break;
-        case XidRule::Hurts::kBusy: hurt = !gpus_[gpu]->model.ContextIdle(context.model); break;
+        case XidRule::Hurts::kBusy: hurt = inside(context) && !gpus_[gpu]->model.ContextIdle(context.model); break;
         case XidRule::Hurts::kGpu: hurt = true; break;
       }
       if (settings_.without.fault_spread) hurt = hurt && session->peer.pid == pid;
@@ -167,6 +188,7 @@ void Engine::RestartDriver(uint64_t now_ns, SessionId spared) {
     broken_.push_back(id);
   }
   for (uint32_t i = 0; i < gpus_.size(); ++i) {
+    ForgetMigMode(i);
     if (gpus_[i]->health.lost == 0) (void)ResetGpu(i, now_ns);
     const uint32_t ecc = gpus_[i]->settings.ecc_pending;  // the board keeps it
     gpus_[i]->settings = {};
@@ -174,7 +196,7 @@ void Engine::RestartDriver(uint64_t now_ns, SessionId spared) {
     gpus_[i]->accounting.Enable(false);
     gpus_[i]->compute_mode = 0;
     gpus_[i]->time_slice_class = 0;
-    gpus_[i]->model.SetTimeSlice(settings_.gpus[i].time_slices_ns[0]);
+    ApplyTimeSlice(i);
   }
 }
 
@@ -356,6 +378,7 @@ Result Engine::ResetGpu(uint32_t index, uint64_t now_ns) {
   gpu.health.ecc_volatile = {};
   gpu.health.last_xid = 0;
   gpu.settings = AfterReset(gpu.settings);
+  SwitchMig(index);
   gpu.hung = false;
   gpu.model.SetHung(now_ns, 0, false);
   std::erase_if(faults_, [&](const auto& item) {

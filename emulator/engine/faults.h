@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "emulator/engine/mig_info.h"
+
 namespace mete::emulator {
 
 inline constexpr uint32_t kAllGpus = UINT32_MAX;
@@ -57,7 +59,9 @@ struct EventInfo {
   uint32_t gpu;
   uint32_t type;
   uint32_t xid;
-  uint32_t pid;  // 0: of no process
+  uint32_t pid;                                                         // 0: of no process
+  uint32_t gpu_instance = kNoInstance, compute_instance = kNoInstance;  // of the process
+  uint32_t reserved = 0;
 };
 
 struct EccCounts {

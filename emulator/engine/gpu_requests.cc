@@ -58,6 +58,8 @@ GpuState Engine::StateOf(uint32_t index, uint64_t now_ns) {
   state.performance_state = asleep ? kIdleState : kFastestState;
   state.pcie_rx_kbps = gpu.meter.HostToDeviceKbps();
   state.pcie_tx_kbps = gpu.meter.DeviceToHostKbps();
+  state.mig_mode = gpu.mig.on() ? 1 : 0;
+  state.mig_pending = gpu.mig.pending() ? 1 : 0;
   state.clocks_event_reasons = state.utilization_gpu == 0 ? kClocksIdle : gpu.sm_clock.reasons;
   state.clocks_event_reasons |= gpu.sm_clock.reasons & kClocksFault;
   state.power_capped_ns = gpu.power_capped_ns;
@@ -91,6 +93,9 @@ Result Engine::Set(const Session& session, uint32_t index, GpuSetting setting, u
   if (session.peer.uid != settings_.owner_uid) return Result::kNotOwner;
   Gpu& gpu = *gpus_[index];
   if (gpu.health.lost != 0) return Result::kDeviceLost;
+  if (gpu.mig.on() && (setting == GpuSetting::kAccounting || setting == GpuSetting::kClearAccounting)) {
+    return Result::kNotSupported;
+  }
   const Result result = ChangeSetting(gpu.info, setting, value, &gpu.settings);
   if (result != Result::kOk) return result;
   switch (setting) {

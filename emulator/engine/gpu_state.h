@@ -8,16 +8,18 @@
 #include <cstdint>
 
 #include "emulator/engine/faults.h"
+#include "emulator/engine/mig_info.h"
 
 namespace mete::emulator {
 
-struct ProcessInfo {  // one process on one GPU
+struct ProcessInfo {  // one process on one GPU, or on one MIG device of it
   uint32_t pid;
   uint32_t gpu;
-  uint64_t memory_bytes;    // contexts and allocations
-  uint64_t busy_ns;         // GPU time so far
-  uint64_t memory_busy_ns;  // DRAM time at full bandwidth so far
-  char name[128];           // /proc/PID/exe or comm
+  uint32_t gpu_instance = kNoInstance, compute_instance = kNoInstance;  // kNoInstance: of the GPU itself
+  uint64_t memory_bytes;                                                // contexts and allocations
+  uint64_t busy_ns;                                                     // GPU time so far
+  uint64_t memory_busy_ns;                                              // DRAM time at full bandwidth so far
+  char name[128];                                                       // /proc/PID/exe or comm
 };
 
 // How busy the parts of a GPU were so far, in ns of the whole part's time.
@@ -40,9 +42,9 @@ struct GpuState {  // a snapshot
   uint32_t contexts;
   uint32_t compute_mode;  // NVML's numbers
 
-  uint32_t performance_state;           // NVML's number, 0 the fastest
-  uint32_t pcie_rx_kbps, pcie_tx_kbps;  // KB/s of the last second
-  uint32_t reserved;
+  uint32_t performance_state;              // NVML's number, 0 the fastest
+  uint32_t pcie_rx_kbps, pcie_tx_kbps;     // KB/s of the last second
+  uint16_t mig_mode, mig_pending;          // 1: on
   uint64_t clocks_event_reasons;           // NVML's bits, that hold now
   uint64_t power_capped_ns, throttled_ns;  // held back by the power limit; by a fault (heat, power brake), so far
   GpuActivity activity;

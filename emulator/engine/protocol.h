@@ -24,7 +24,7 @@
 namespace mete::emulator {
 
 inline constexpr uint32_t kProtocolMagic = 0x65476D65;  // "emGe"
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 inline constexpr size_t kMaxReplyBytes = 128 * 1024;
 inline constexpr uint32_t kMaxGpus = 16;
 
@@ -65,7 +65,18 @@ enum class MessageType : uint32_t {
   kReturnManaged,     // context, amount
   kSetLimits,         // gpu, context: soft, amount: hard, text: cgroup; owner only
   kGetLimits,         // gpu, text: cgroup → a: hard, b: soft, uint64_t: current
-  kLast = kGetLimits,
+  // MIG; `context` is a GPU instance's id.
+  kMigProfiles,             // gpu → MigProfileInfo × count
+  kMigState,                // gpu → MigState
+  kMigRoom,                 // gpu, context or kNoInstance, value: profile → a: how many more
+  kMigMemory,               // gpu, context → a: free, b: total
+  kCreateMigContext,        // gpu, context, value: compute instance → a: context
+  kSetMigMode,              // gpu, value → a: Result of putting it in force; from here on owner only
+  kCreateGpuInstance,       // gpu, value: profile, amount: start → MigGpuInstance
+  kCreateComputeInstance,   // gpu, context, value: profile, amount: start → MigComputeInstance
+  kDestroyGpuInstance,      // gpu, context
+  kDestroyComputeInstance,  // gpu, context, value: compute instance
+  kLast = kDestroyComputeInstance,
 };
 
 struct Request {

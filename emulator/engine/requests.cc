@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <tuple>
 
 #include "base/json.h"
 #include "emulator/engine/engine.h"
+#include "emulator/engine/payload.h"
 
 namespace mete::emulator {
 
@@ -14,19 +16,6 @@ namespace {
 
 constexpr size_t kMostSymbols = 2048;                                                 // the driver API has fewer names
 constexpr uint32_t kModeDefault = 0, kModeProhibited = 2, kModeExclusiveProcess = 3;  // NVML's numbers
-
-template <typename T>
-void Append(std::vector<uint8_t>& out, const T& value) {
-  const size_t at = out.size();
-  out.resize(at + sizeof(T));
-  std::memcpy(out.data() + at, &value, sizeof(T));
-}
-
-template <typename T>
-uint32_t AppendAll(std::vector<uint8_t>& out, const std::vector<T>& values) {
-  for (const T& value : values) Append(out, value);
-  return static_cast<uint32_t>(values.size());
-}
 
 uint64_t WallClockUs() {
   timespec now = {};
@@ -38,6 +27,14 @@ void Copy(const std::string& text, char* out, size_t size) {
   std::memset(out, 0, size);
   text.copy(out, size - 1);
 }
+
+// Where memory that outlives its context stays charged.
+struct Charged {
+  Cgroups::Id cgroup;
+  uint32_t place;
+  uint64_t Tag() const { return cgroup << 32 | place; }
+  static Charged Of(uint64_t tag) { return {tag >> 32, static_cast<uint32_t>(tag)}; }
+};
 
 const char* NeedText(Need need) {
   return need == Need::kNone ? "nothing" : need == Need::kReset ? "reset" : "restart of the node";
@@ -64,10 +61,11 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
       type == MessageType::kProcesses || type == MessageType::kSetComputeMode || type == MessageType::kSetTimeSlice ||
       type == MessageType::kResetGpu || type == MessageType::kLeaveWord || type == MessageType::kFoundWord ||
       type == MessageType::kSet || type == MessageType::kAccounting || type == MessageType::kSetLimits ||
-      type == MessageType::kGetLimits;
+      type >= MessageType::kGetLimits;
   const bool owners_only = type == MessageType::kSetTimeSlice || type == MessageType::kResetGpu ||
                            type == MessageType::kInjectFault || type == MessageType::kClearFaults ||
-                           type == MessageType::kSet || type == MessageType::kSetLimits;
+                           type == MessageType::kSet || type == MessageType::kSetLimits ||
+                           type >= MessageType::kSetMigMode;
   if (owners_only && session.peer.uid != settings_.owner_uid) {
     result = Result::kNotOwner;
   } else if (names_gpu && request.gpu >= gpus_.size()) {
@@ -87,7 +85,7 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
         header.count = static_cast<uint32_t>(gpus_.size());
         break;
       }
-      case MessageType::kCreateContext: result = CreateContext(session, request.gpu, &header.a, now_ns); break;
+      case MessageType::kCreateContext: result = CreateContext(session, request.gpu, 0, &header.a, now_ns); break;
       case MessageType::kDestroyContext:
         if (ContextRecord* context = FindContext(session, request.context)) {
           FreeContext(session, *context, now_ns);
@@ -131,7 +129,7 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
         break;
       case MessageType::kMemoryInfo: {
         const Cgroups::Room room = cgroups_.RoomOf(CgroupOf(session), request.gpu);
-        header.a = std::min(FreeBytes(*gpus_[request.gpu]), room.left);
+        header.a = std::min(FreeBytes(request.gpu), room.left);
         header.b = std::min(gpus_[request.gpu]->info.memory_bytes, room.most);
         break;
       }
@@ -153,9 +151,11 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
       case MessageType::kState: Append(payload, StateOf(request.gpu, now_ns)); break;
       case MessageType::kProcesses: header.count = AppendAll(payload, ProcessesOf(request.gpu)); break;
       case MessageType::kSetComputeMode:
-        if (session.peer.uid != settings_.owner_uid ||
-            (request.value != kModeDefault && request.value != kModeProhibited &&
-             request.value != kModeExclusiveProcess)) {
+        if (gpus_[request.gpu]->mig.on()) {
+          result = Result::kNotSupported;
+        } else if (session.peer.uid != settings_.owner_uid ||
+                   (request.value != kModeDefault && request.value != kModeProhibited &&
+                    request.value != kModeExclusiveProcess)) {
           result = Result::kRefused;
         } else {
           gpus_[request.gpu]->compute_mode = request.value;
@@ -182,9 +182,19 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
           result = Result::kRefused;
         } else {
           gpus_[request.gpu]->time_slice_class = request.value;
-          gpus_[request.gpu]->model.SetTimeSlice(settings_.gpus[request.gpu].time_slices_ns[request.value]);
+          ApplyTimeSlice(request.gpu);
         }
         break;
+      case MessageType::kMigProfiles:
+      case MessageType::kMigState:
+      case MessageType::kMigRoom:
+      case MessageType::kMigMemory:
+      case MessageType::kCreateMigContext:
+      case MessageType::kSetMigMode:
+      case MessageType::kCreateGpuInstance:
+      case MessageType::kCreateComputeInstance:
+      case MessageType::kDestroyGpuInstance:
+      case MessageType::kDestroyComputeInstance: result = HandleMig(session, request, now_ns, &header, &payload); break;
       case MessageType::kResetGpu: result = ResetGpu(request.gpu, now_ns); break;
       case MessageType::kEvents: header.count = AppendAll(payload, EventsAfter(request.amount)); break;
       case MessageType::kInjectFault: {
@@ -215,8 +225,10 @@ Engine::Handled Engine::Handle(SessionId id, const void* data, size_t size, uint
 
 // --- Contexts and memory -------------------------------------------------------------------------------------------
 
-Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uint64_t now_ns) {
+Result Engine::CreateContext(Session& session, uint32_t index, uint32_t place, uint64_t* id, uint64_t now_ns) {
   Gpu& gpu = *gpus_[index];
+  MigGpu::Compute* const compute = place == 0 ? nullptr : gpu.mig.FindPlace(place);
+  if (gpu.mig.on() && compute == nullptr) return Result::kNoSuchObject;  // with MIG the GPU itself is no device
   if (gpu.compute_mode == kModeProhibited || gpu.health.need != Need::kNone) return Result::kRefused;
   if (gpu.compute_mode == kModeExclusiveProcess) {
     for (const auto& [other_id, other] : sessions_) {
@@ -226,7 +238,7 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
       }
     }
   }
-  if (gpu.info.context_bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  if (gpu.info.context_bytes > FreeBytes(index, place)) return Result::kOutOfMemory;
   const Cgroups::Id cgroup = CgroupOf(session);
   if (gpu.info.context_bytes > cgroups_.RoomOf(cgroup, index).left) return Result::kOutOfMemory;
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
@@ -234,15 +246,17 @@ Result Engine::CreateContext(Session& session, uint32_t index, uint64_t* id, uin
     if (context.id != 0) continue;
     context.id = ++last_context_ << 8 | slot;
     context.gpu = index;
-    context.model = gpu.model.AddContext(now_ns);
+    context.place = place;
+    context.model = gpu.model.AddContext(now_ns, compute == nullptr ? kAllSms : compute->part);
     context.memory = gpu.info.context_bytes;
     context.cgroup = cgroup;
     Charge(cgroup, index, context.memory);
-    gpu.used += context.memory;
+    Use(index, place, static_cast<int64_t>(context.memory));
+    if (compute != nullptr) ++compute->info.contexts;
     ++gpu.contexts;
     uint64_t held = 0;
     for (const auto& [other_id, other] : sessions_) {
-      if (other->peer.pid == session.peer.pid) held += other->physical[index];
+      if (other->peer.pid == session.peer.pid) held += other->held[{index, place}].physical;
     }
     gpu.accounting.ContextBegan(session.peer.pid, now_ns, WallClockUs(), held);
     gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(context.memory));
@@ -296,14 +310,14 @@ Result Engine::Reserve(Session& session, uint64_t id, uint64_t bytes, bool manag
   if (context == nullptr) return Result::kNoSuchObject;
   if (context->dead) return Result::kContextDead;
   Gpu& gpu = *gpus_[context->gpu];
-  if (bytes > FreeBytes(gpu)) return Result::kOutOfMemory;
+  if (bytes > FreeBytes(context->gpu, context->place)) return Result::kOutOfMemory;
   if (managed) {
     context->managed += bytes;
   } else if (!Charge(context->cgroup, context->gpu, bytes)) {
     return Result::kOutOfMemory;
   }
   context->memory += bytes;
-  gpu.used += bytes;
+  Use(context->gpu, context->place, static_cast<int64_t>(bytes));
   gpu.accounting.MemoryChanged(session.peer.pid, static_cast<int64_t>(bytes));
   return Result::kOk;
 }
@@ -320,7 +334,7 @@ Result Engine::Return(Session& session, uint64_t id, uint64_t bytes, bool manage
     Uncharge(context->cgroup, context->gpu, bytes);
   }
   context->memory -= bytes;
-  gpu.used -= bytes;
+  Use(context->gpu, context->place, -static_cast<int64_t>(bytes));
   gpu.accounting.MemoryChanged(session.peer.pid, -static_cast<int64_t>(bytes));
   return Result::kOk;
 }
@@ -338,8 +352,8 @@ Result Engine::SharePhysical(Session& session, uint64_t id, uint64_t bytes, uint
       bytes > context->memory - context->managed - gpus_[context->gpu]->info.context_bytes)
     return Result::kInvalid;
   context->memory -= bytes;
-  session.physical[context->gpu] += bytes;
-  *name = physical_.Make(context->gpu, bytes, session.id, context->cgroup);  // where it stays charged
+  session.held[{context->gpu, context->place}].physical += bytes;
+  *name = physical_.Make(context->gpu, bytes, session.id, Charged{context->cgroup, context->place}.Tag());
   return Result::kOk;
 }
 
@@ -351,17 +365,18 @@ Result Engine::Changed(const std::optional<PhysicalMemory::Change>& change) {
 
 void Engine::Charge(const PhysicalMemory::Change& change) {
   Gpu& gpu = *gpus_[change.gpu];
+  const Charged where = Charged::Of(change.tag);
   if (change.gone) {
-    gpu.used -= change.bytes;
-    Uncharge(change.tag, change.gpu, change.bytes);
+    Use(change.gpu, where.place, -static_cast<int64_t>(change.bytes));
+    Uncharge(where.cgroup, change.gpu, change.bytes);
   }
   if (change.from == change.to) return;
   if (Session* from = Find(change.from)) {
-    from->physical[change.gpu] -= change.bytes;
+    from->held[{change.gpu, where.place}].physical -= change.bytes;
     gpu.accounting.MemoryChanged(from->peer.pid, -static_cast<int64_t>(change.bytes));
   }
   if (Session* to = Find(change.to)) {
-    to->physical[change.gpu] += change.bytes;
+    to->held[{change.gpu, where.place}].physical += change.bytes;
     gpu.accounting.MemoryChanged(to->peer.pid, static_cast<int64_t>(change.bytes));
   }
 }
@@ -423,31 +438,40 @@ void Engine::CountUnsupported(const char* text, size_t size) {
   if (unsupported_.size() < kMostSymbols || unsupported_.contains(symbol)) ++unsupported_[symbol];
 }
 
-std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) const {
-  std::map<uint32_t, ProcessInfo> processes;  // a process may have several connections
+std::vector<ProcessInfo> Engine::ProcessesOf(uint32_t index) {
+  std::map<std::pair<uint32_t, uint32_t>, ProcessInfo> processes;  // a process may have several connections
   for (const auto& [id, session] : sessions_) {
-    uint64_t busy = session->past_busy_ns[index], memory_busy = session->past_memory_busy_ns[index];
-    uint64_t memory = session->physical[index];
-    bool present = memory != 0;  // mappable memory outlives contexts
+    std::map<uint32_t, ProcessInfo> present;  // by place
     for (const ContextRecord& context : session->contexts) {
       if (context.id == 0 || context.gpu != index) continue;
-      present = true;
-      memory += context.memory;
+      ProcessInfo& here = present[context.place];
+      here.memory_bytes += context.memory;
       if (context.dead) continue;
-      busy += gpus_[index]->model.ContextBusyNs(context.model);
-      memory_busy += gpus_[index]->model.ContextMemoryBusyNs(context.model);
+      here.busy_ns += gpus_[index]->model.ContextBusyNs(context.model);
+      here.memory_busy_ns += gpus_[index]->model.ContextMemoryBusyNs(context.model);
     }
-    if (!present) continue;
-    ProcessInfo& process = processes[session->peer.pid];
-    process.pid = session->peer.pid;
-    process.gpu = index;
-    process.memory_bytes += memory;
-    process.busy_ns += busy;
-    process.memory_busy_ns += memory_busy;
-    Copy(session->peer.name, process.name, sizeof(process.name));
+    for (const auto& [where, held] : session->held) {
+      if (where.first != index) continue;
+      // Mappable memory outlives contexts.
+      if (held.physical == 0 && !present.contains(where.second)) continue;
+      ProcessInfo& here = present[where.second];
+      here.memory_bytes += held.physical;
+      here.busy_ns += held.past_busy_ns;
+      here.memory_busy_ns += held.past_memory_busy_ns;
+    }
+    for (const auto& [place, here] : present) {
+      ProcessInfo& process = processes[{session->peer.pid, place}];
+      process.pid = session->peer.pid;
+      process.gpu = index;
+      std::tie(process.gpu_instance, process.compute_instance) = InstancesOf(index, place);
+      process.memory_bytes += here.memory_bytes;
+      process.busy_ns += here.busy_ns;
+      process.memory_busy_ns += here.memory_busy_ns;
+      Copy(session->peer.name, process.name, sizeof(process.name));
+    }
   }
   std::vector<ProcessInfo> list;
-  for (const auto& [pid, process] : processes) list.push_back(process);
+  for (const auto& [key, process] : processes) list.push_back(process);
   return list;
 }
 
@@ -464,7 +488,7 @@ std::string Engine::StatusText(uint64_t now_ns) {
     }
     gpus.push_back({{"index", i},
                     {"memory_used_bytes", state.memory_used_bytes},
-                    {"memory_free_bytes", FreeBytes(*gpus_[i])},
+                    {"memory_free_bytes", FreeBytes(i)},
                     {"contexts", state.contexts},
                     {"compute_mode", state.compute_mode},
                     {"lost", state.health.lost != 0},
@@ -474,6 +498,7 @@ std::string Engine::StatusText(uint64_t now_ns) {
                     {"busy_ns", state.busy_ns},
                     {"switches", gpus_[i]->model.Counters().switches},
                     {"processes", std::move(processes)}});
+    if (gpus_[i]->mig.capable()) gpus.back()["mig"] = MigJson(i);
   }
   Json unsupported = Json::object();
   for (const auto& [symbol, count] : unsupported_) unsupported[symbol] = count;

@@ -14,7 +14,6 @@ namespace {
 
 using emulator::EventInfo;
 using emulator::GpuInfo;
-using emulator::kNoInstance;
 using emulator::NvmlSession;
 using emulator::Result;
 using emulator::WithGpu;
@@ -75,7 +74,7 @@ nvmlReturn_t Next(NvmlSession& session, nvmlEventSet_t handle, const Set& set, n
     Seen(handle, event.number);
     const auto wanted = set.types.find(event.gpu);
     if (wanted == set.types.end() || (wanted->second & event.type) == 0) continue;
-    *data = {emulator::NvmlHandle(event.gpu), event.type, event.xid, kNoInstance, kNoInstance};
+    *data = {emulator::NvmlHandle(event.gpu), event.type, event.xid, event.gpu_instance, event.compute_instance};
     *found = true;
     return NVML_SUCCESS;
   }

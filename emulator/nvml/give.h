@@ -10,8 +10,6 @@
 
 namespace mete::emulator {
 
-inline constexpr unsigned kNoInstance = 0xffffffffu;  // where an answer has room for a MIG instance and there is none
-
 uint64_t WallClockUs();
 
 // *out = value(info, state).

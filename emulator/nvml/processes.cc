@@ -9,7 +9,6 @@ namespace mete::nvml::abi {
 
 namespace {
 
-using emulator::kNoInstance;
 using emulator::NvmlSession;
 using emulator::ProcessInfo;
 using emulator::ProcessSample;
@@ -17,10 +16,10 @@ using emulator::WithGpu;
 
 void Fill(const ProcessInfo& from, nvmlProcessInfo_v1_t* to) { *to = {from.pid, from.memory_bytes}; }
 void Fill(const ProcessInfo& from, nvmlProcessInfo_v2_t* to) {
-  *to = {from.pid, from.memory_bytes, kNoInstance, kNoInstance};
+  *to = {from.pid, from.memory_bytes, from.gpu_instance, from.compute_instance};
 }
 void Fill(const ProcessInfo& from, nvmlProcessDetail_v1_t* to) {
-  *to = {from.pid, from.memory_bytes, kNoInstance, kNoInstance, 0};
+  *to = {from.pid, from.memory_bytes, from.gpu_instance, from.compute_instance, 0};
 }
 
 template <typename T>

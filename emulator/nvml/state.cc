@@ -123,6 +123,8 @@ nvmlReturn_t FromResult(Result result) {
     case Result::kRefused:
     case Result::kNotOwner: return nvml::abi::NVML_ERROR_NO_PERMISSION;
     case Result::kInUse: return nvml::abi::NVML_ERROR_IN_USE;
+    case Result::kInsufficient: return nvml::abi::NVML_ERROR_INSUFFICIENT_RESOURCES;
+    case Result::kNotSupported: return nvml::abi::NVML_ERROR_NOT_SUPPORTED;
     case Result::kInvalid: return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
     case Result::kDeviceLost: return nvml::abi::NVML_ERROR_GPU_IS_LOST;
     case Result::kLost: return nvml::abi::NVML_ERROR_DRIVER_NOT_LOADED;  // the engine is this node's kernel driver
