@@ -93,8 +93,8 @@ std::string LinkStatus(const SmiSnapshot& snapshot, const std::vector<size_t>& c
     text += "GPU " + std::to_string(gpu.index) + ": " + gpu.name + " (UUID: " + gpu.uuid + ")\n";
     for (size_t link = 0; link < gpu.nvlink_mbps.size(); ++link) {
       char line[64];
-      if (gpu.nvlink_mbps[link]) {
-        snprintf(line, sizeof(line), "\t Link %zu: %.3f GB/s\n", link, *gpu.nvlink_mbps[link] / 1000.0);
+      if (const std::optional<uint32_t>& mbps = gpu.nvlink_mbps[link]) {
+        snprintf(line, sizeof(line), "\t Link %zu: %.3f GB/s\n", link, *mbps / 1000.0);
       } else {
         snprintf(line, sizeof(line), "\t Link %zu: <inactive>\n", link);
       }

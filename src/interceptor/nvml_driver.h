@@ -50,7 +50,17 @@ using ByName = nvmlReturn_t(const char*, nvmlDevice_t*);
   X(nvmlDeviceGetAccountingStats_v2, nvmlReturn_t(nvmlDevice_t, nvml::abi::nvmlAccountingStats_v2_t*))             \
   X(nvmlDeviceGetHandleByUUIDV, nvmlReturn_t(const nvml::abi::nvmlUUID_t*, nvmlDevice_t*))                         \
   X(nvmlDeviceGetTopologyNearestGpus, nvmlReturn_t(nvmlDevice_t, int, unsigned*, nvmlDevice_t*))                   \
-  X(nvmlSystemGetTopologyGpuSet, nvmlReturn_t(unsigned, unsigned*, nvmlDevice_t*))
+  X(nvmlSystemGetTopologyGpuSet, nvmlReturn_t(unsigned, unsigned*, nvmlDevice_t*))                                 \
+  X(nvmlDeviceGetMaxMigDeviceCount, nvmlReturn_t(nvmlDevice_t, unsigned*))                                         \
+  X(nvmlDeviceGetMigDeviceHandleByIndex, nvmlReturn_t(nvmlDevice_t, unsigned, nvmlDevice_t*))                      \
+  X(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, nvmlReturn_t(nvmlDevice_t, nvmlDevice_t*))                       \
+  X(nvmlDeviceSetMigMode, nvmlReturn_t(nvmlDevice_t, unsigned, nvmlReturn_t*))                                     \
+  X(nvmlDeviceGetGpuInstances, nvmlReturn_t(nvmlDevice_t, unsigned, nvml::abi::nvmlGpuInstance_t*, unsigned*))     \
+  X(nvmlDeviceGetGpuInstanceById, nvmlReturn_t(nvmlDevice_t, unsigned, nvml::abi::nvmlGpuInstance_t*))             \
+  X(nvmlDeviceGetGpuInstanceId, nvmlReturn_t(nvmlDevice_t, unsigned*))                                             \
+  X(nvmlDeviceCreateGpuInstance, nvmlReturn_t(nvmlDevice_t, unsigned, nvml::abi::nvmlGpuInstance_t*))              \
+  X(nvmlDeviceCreateGpuInstanceWithPlacement,                                                                      \
+    nvmlReturn_t(nvmlDevice_t, unsigned, const nvml::abi::nvmlGpuInstancePlacement_t*, nvml::abi::nvmlGpuInstance_t*))
 
 struct NvmlDriver {
 #define METE_NVML_FIELD(name, ...) std::add_pointer_t<__VA_ARGS__> name;

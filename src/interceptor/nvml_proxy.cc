@@ -16,6 +16,7 @@ namespace mete::interceptor {
 
 using nvml::abi::NVML_ERROR_FUNCTION_NOT_FOUND;
 using nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
+using nvml::abi::NVML_ERROR_NO_PERMISSION;
 using nvml::abi::NVML_ERROR_NOT_FOUND;
 using nvml::abi::NVML_ERROR_UNINITIALIZED;
 using nvml::abi::NVML_ERROR_UNKNOWN;
@@ -60,7 +61,7 @@ nvmlReturn_t Count(GetCount* real, unsigned* count) {
   if (result != NVML_SUCCESS) return result;
   const Share* share = Seen();
   if (share == nullptr) return NVML_ERROR_UNKNOWN;
-  *count = share->visible;
+  *count = share->seen.tops;
   return result;
 }
 
@@ -71,8 +72,8 @@ nvmlReturn_t Index(ByIndex* real, unsigned index, nvmlDevice_t* device) {
   // The driver judges everything but which GPU it is: not initialised, no place for the answer.
   const nvmlReturn_t result = real(0, device);
   if (result == NVML_ERROR_UNINITIALIZED || (result != NVML_SUCCESS && device == nullptr)) return result;
-  if (index >= share->visible) return NVML_ERROR_INVALID_ARGUMENT;
-  *device = share->device[index];
+  if (index >= share->seen.tops) return NVML_ERROR_INVALID_ARGUMENT;
+  *device = share->seen.top[index];
   return NVML_SUCCESS;
 }
 
@@ -82,7 +83,7 @@ nvmlReturn_t Name(ByName* real, const char* name, nvmlDevice_t* device) {
   if (result != NVML_SUCCESS) return result;
   const Share* share = Seen();
   if (share == nullptr) return NVML_ERROR_UNKNOWN;
-  if (GpuOf(*share, *device) >= 0) return result;
+  if (share->seen.Has(*device)) return result;
   *device = nullptr;
   return NVML_ERROR_NOT_FOUND;
 }
@@ -95,7 +96,9 @@ nvmlReturn_t MemoryInfo(nvmlReturn_t (*real)(nvmlDevice_t, Memory*), nvmlDevice_
   if (result != NVML_SUCCESS) return result;
   const Share* share = Seen();
   if (share == nullptr) return NVML_ERROR_UNKNOWN;
-  const int gpu = GpuOf(*share, device);
+  // What all instances of a GPU hold together is for those who may see all of it.
+  if (share->seen.InParts(device)) return NVML_ERROR_NO_PERMISSION;
+  const int gpu = share->seen.PageOf(device);
   if (gpu < 0) return result;
   const Usage usage = UsageOf(*share, gpu);
   const unsigned long long total = std::min<unsigned long long>(memory->total, usage.quota);
@@ -108,11 +111,10 @@ nvmlReturn_t MemoryInfo(nvmlReturn_t (*real)(nvmlDevice_t, Memory*), nvmlDevice_
   return result;
 }
 
-// A process of this share on the GPU of `device`.
+// A process of this share on the device.
 bool Ours(const Share& share, nvmlDevice_t device, unsigned pid) {
-  const int gpu = GpuOf(share, device);
   uint64_t bytes = 0;
-  return gpu >= 0 && HeldBy(share, gpu, pid, &bytes);
+  return HeldBy(share, device, pid, &bytes);
 }
 
 template <typename Item>
@@ -121,12 +123,11 @@ nvmlReturn_t Processes(nvmlReturn_t (*real)(nvmlDevice_t, unsigned*, Item*), nvm
   if (real == nullptr) return NVML_ERROR_FUNCTION_NOT_FOUND;
   const Share* share = Seen();
   if (share == nullptr) return NVML_ERROR_UNKNOWN;
-  const int gpu = GpuOf(*share, device);
   return Filter(
       count, items, [&](unsigned* c, Item* i) { return real(device, c, i); },
       [&](Item& item) {
         uint64_t bytes = 0;
-        if (gpu < 0 || !HeldBy(*share, gpu, item.pid, &bytes)) return false;
+        if (!HeldBy(*share, device, item.pid, &bytes)) return false;
         item.usedGpuMemory = bytes;
         return true;
       });
@@ -178,9 +179,8 @@ METE_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index
   if (result != mete::nvml::abi::NVML_SUCCESS) return result;
   const own::Share* share = own::Observe();
   if (share == nullptr) return mete::nvml::abi::NVML_ERROR_UNKNOWN;
-  for (uint32_t i = 0; i < share->visible; ++i) {
-    if (share->device[i] == device) *index = i;
-  }
+  const int top = share->seen.TopIndex(device), mig = share->seen.MigIndex(device);
+  if (top >= 0 || mig >= 0) *index = static_cast<unsigned>(top >= 0 ? top : mig);
   return result;
 }
 
@@ -254,9 +254,8 @@ METE_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devi
         return result;
       },
       [&](Item& item) {
-        const int gpu = own::GpuOf(*share, device);
         uint64_t bytes = 0;
-        if (gpu < 0 || !own::HeldBy(*share, gpu, item.pid, &bytes)) return false;
+        if (!own::HeldBy(*share, device, item.pid, &bytes)) return false;
         item.usedGpuMemory = bytes;
         return true;
       });
@@ -280,7 +279,8 @@ METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsig
 METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device,
                                                          mete::nvml::abi::nvmlAccountingStats_v2_t* stats) {
   METE_REAL(nvmlDeviceGetAccountingStats_v2);
-  const unsigned pid = stats == nullptr ? 0 : stats->pid;
+  if (stats == nullptr) return real(device, stats);
+  const unsigned pid = stats->pid;
   const nvmlReturn_t result = real(device, stats);
   if (result != mete::nvml::abi::NVML_SUCCESS || own::Ours(*share, device, pid)) return result;
   *stats = {};
@@ -291,7 +291,7 @@ METE_EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device,
 METE_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const mete::nvml::abi::nvmlUUID_t* uuid, nvmlDevice_t* device) {
   METE_REAL(nvmlDeviceGetHandleByUUIDV);
   const nvmlReturn_t result = real(uuid, device);
-  if (result != mete::nvml::abi::NVML_SUCCESS || own::GpuOf(*share, *device) >= 0) return result;
+  if (result != mete::nvml::abi::NVML_SUCCESS || share->seen.Has(*device)) return result;
   *device = nullptr;
   return mete::nvml::abi::NVML_ERROR_NOT_FOUND;
 }
@@ -300,11 +300,68 @@ METE_EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, i
   METE_REAL(nvmlDeviceGetTopologyNearestGpus);
   return own::Filter(
       count, devices, [&](unsigned* c, nvmlDevice_t* d) { return real(device, level, c, d); },
-      [&](nvmlDevice_t other) { return own::GpuOf(*share, other) >= 0; });
+      [&](nvmlDevice_t other) { return share->seen.Has(other); });
 }
 METE_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, nvmlDevice_t* devices) {
   METE_REAL(nvmlSystemGetTopologyGpuSet);
   return own::Filter(
       count, devices, [&](unsigned* c, nvmlDevice_t* d) { return real(cpu, c, d); },
-      [&](nvmlDevice_t other) { return own::GpuOf(*share, other) >= 0; });
+      [&](nvmlDevice_t other) { return share->seen.Has(other); });
+}
+
+// Of a GPU that the tenant has MIG devices of, those are the ones there are.
+METE_EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned* count) {
+  METE_REAL(nvmlDeviceGetMaxMigDeviceCount);
+  const nvmlReturn_t result = real(device, count);
+  if (result == mete::nvml::abi::NVML_SUCCESS && share->seen.InParts(device)) *count = share->seen.MigCount(device);
+  return result;
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t* mig) {
+  METE_REAL(nvmlDeviceGetMigDeviceHandleByIndex);
+  const nvmlReturn_t result = real(device, index, mig);
+  if (mig == nullptr || result == mete::nvml::abi::NVML_ERROR_UNINITIALIZED || !share->seen.Has(device)) return result;
+  *mig = share->seen.MigAt(device, index);
+  return *mig != nullptr ? mete::nvml::abi::NVML_SUCCESS : mete::nvml::abi::NVML_ERROR_NOT_FOUND;
+}
+
+// How the GPU is cut is not the tenant's to see or to change, whatever the driver would let its user do.
+#define METE_NOT_OF_PARTS(function, parameters, arguments)                             \
+  METE_EXPORT nvmlReturn_t function parameters {                                       \
+    METE_REAL(function);                                                               \
+    if (share->seen.InParts(device)) return mete::nvml::abi::NVML_ERROR_NO_PERMISSION; \
+    return real arguments;                                                             \
+  }
+using mete::nvml::abi::nvmlGpuInstance_t;
+using mete::nvml::abi::nvmlGpuInstancePlacement_t;
+METE_NOT_OF_PARTS(nvmlDeviceSetMigMode, (nvmlDevice_t device, unsigned mode, nvmlReturn_t* activation),
+                  (device, mode, activation))
+METE_NOT_OF_PARTS(nvmlDeviceGetGpuInstances,
+                  (nvmlDevice_t device, unsigned profile, nvmlGpuInstance_t* instances, unsigned* count),
+                  (device, profile, instances, count))
+METE_NOT_OF_PARTS(nvmlDeviceCreateGpuInstance, (nvmlDevice_t device, unsigned profile, nvmlGpuInstance_t* instance),
+                  (device, profile, instance))
+METE_NOT_OF_PARTS(nvmlDeviceCreateGpuInstanceWithPlacement,
+                  (nvmlDevice_t device, unsigned profile, const nvmlGpuInstancePlacement_t* placement,
+                   nvmlGpuInstance_t* instance),
+                  (device, profile, placement, instance))
+
+// The GPU instance of its own MIG device a tenant may look at.
+METE_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned id, nvmlGpuInstance_t* instance) {
+  METE_REAL(nvmlDeviceGetGpuInstanceById);
+  bool ours = !share->seen.InParts(device);
+  for (uint32_t i = 0; i < share->seen.count && !ours; ++i) {
+    unsigned its = 0;
+    ours = share->seen.parent[i] == device && nvml_driver.nvmlDeviceGetGpuInstanceId != nullptr &&
+           nvml_driver.nvmlDeviceGetGpuInstanceId(share->seen.device[i], &its) == mete::nvml::abi::NVML_SUCCESS &&
+           its == id;
+  }
+  return ours ? real(device, id, instance) : mete::nvml::abi::NVML_ERROR_NOT_FOUND;
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned* id) {
+  METE_REAL(nvmlDeviceGetGpuInstanceId);
+  return real(device, id);
+}
+METE_EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t* device) {
+  METE_REAL(nvmlDeviceGetDeviceHandleFromMigDeviceHandle);
+  return real(mig, device);
 }

@@ -52,9 +52,7 @@ const Share* Join(bool say_why) {
   share->ledger = fresh.ledger;
   share->gpu_count = fresh.gpu_count;
   if (const Share* old = current.load(std::memory_order_acquire)) {
-    memcpy(share->device, old->device, sizeof share->device);
-    memcpy(share->gpu, old->gpu, sizeof share->gpu);
-    share->visible = old->visible;
+    share->seen = old->seen;
   }
   attachment.connection.Close();
   attachment.ledger_fd.Close();
@@ -90,7 +88,7 @@ void FindDevices() {
   if (old == nullptr || nvml_driver.nvmlDeviceGetHandleByUUID == nullptr) return;
   auto* share = new (std::nothrow) Share(*old);
   if (share == nullptr) return;
-  share->visible = 0;
+  share->seen = {};
   for (uint32_t gpu = 0; gpu < share->gpu_count; ++gpu) {
     for (const char* prefix : {"GPU", "MIG"}) {
       char name[48];
@@ -98,19 +96,16 @@ void FindDevices() {
       nvmlDevice_t device = nullptr;
       if (nvml_driver.nvmlDeviceGetHandleByUUID(name, &device) != nvml::abi::NVML_SUCCESS || device == nullptr)
         continue;
-      share->device[share->visible] = device;
-      share->gpu[share->visible++] = gpu;
+      nvmlDevice_t parent = nullptr;
+      if (name[0] == 'M' &&
+          (nvml_driver.nvmlDeviceGetDeviceHandleFromMigDeviceHandle == nullptr ||
+           nvml_driver.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device, &parent) != nvml::abi::NVML_SUCCESS))
+        continue;
+      share->seen.Add(device, parent, gpu);
       break;
     }
   }
   current.store(share, std::memory_order_release);
-}
-
-int GpuOf(const Share& share, nvmlDevice_t device) {
-  for (uint32_t i = 0; i < share.visible; ++i) {
-    if (share.device[i] == device) return static_cast<int>(share.gpu[i]);
-  }
-  return -1;
 }
 
 Usage UsageOf(const Share& share, int gpu) {
@@ -119,8 +114,8 @@ Usage UsageOf(const Share& share, int gpu) {
   return {share.limits->gpu[gpu].memory_quota.load(std::memory_order_relaxed), ledger::Used(view)};
 }
 
-bool HeldBy(const Share& share, int gpu, unsigned pid, uint64_t* bytes) {
-  if (pid == 0) return false;
+bool HeldBy(const Share& share, nvmlDevice_t device, unsigned pid, uint64_t* bytes) {
+  if (pid == 0 || !share.seen.Has(device)) return false;
   uint32_t slots = share.ledger->slots_used.load(std::memory_order_acquire);
   if (slots > ledger::kMaxSlots) slots = ledger::kMaxSlots;
   bool ours = false;
@@ -130,7 +125,8 @@ bool HeldBy(const Share& share, int gpu, unsigned pid, uint64_t* bytes) {
     if (slot.generation.load(std::memory_order_relaxed) == 0 || slot.pid.load(std::memory_order_relaxed) != pid)
       continue;
     ours = true;
-    *bytes += ledger::HeldBySlot(*share.ledger, static_cast<uint32_t>(gpu), i);
+    share.seen.EachPage(device,
+                        [&](int gpu) { *bytes += ledger::HeldBySlot(*share.ledger, static_cast<uint32_t>(gpu), i); });
   }
   return ours;
 }

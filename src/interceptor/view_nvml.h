@@ -1,4 +1,4 @@
-// What a tenant sees through NVML: the share's GPUs only, its quota as their memory, its own processes.
+// What a tenant sees through NVML: the share's GPUs and MIG devices only, its quota as their memory, its own processes.
 //
 // Every function asks the real library first and then narrows the answer; handles are the driver's own. The share's
 // pages are read as an observer, without a slot. Thread-safe. Bytes throughout.
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "interceptor/nvml_seen.h"
 #include "ledger/layout.h"
 #include "nvml/abi.h"
 
@@ -21,9 +22,7 @@ struct Share {
   const ledger::LimitsPage* limits = nullptr;
   const ledger::LedgerPage* ledger = nullptr;
   uint32_t gpu_count = 0;
-  nvmlDevice_t device[ledger::kMaxGpus] = {};  // null: the driver does not know it (any more)
-  uint32_t visible = 0;                        // devices that are not null, which come first
-  uint32_t gpu[ledger::kMaxGpus] = {};         // index of device[i] in the pages
+  SeenDevices seen;  // those of the share that the driver knows
 };
 
 // Joins the share as an observer if that has not happened; null: its limits are not in force, the reason was said.
@@ -31,17 +30,15 @@ const Share* Observe();
 // Looks the share's GPUs up in the real library; after a successful real nvmlInit.
 void FindDevices();
 
-// The pages' index of a handle, -1 for a GPU outside the share.
-int GpuOf(const Share& share, nvmlDevice_t device);
-
 struct Usage {
   uint64_t quota;  // kNoQuota: not limited
   uint64_t used;
 };
 Usage UsageOf(const Share& share, int gpu);
 
-// What a process of this share holds on a GPU; false: not one of ours. `pid` in the broker's pid name space.
-bool HeldBy(const Share& share, int gpu, unsigned pid, uint64_t* bytes);
+// What a process of this share holds on a device of it, or on its parts of one; false: not one of ours, or another
+// device. `pid` in the broker's pid name space.
+bool HeldBy(const Share& share, nvmlDevice_t device, unsigned pid, uint64_t* bytes);
 
 }  // namespace mete::interceptor
 
