@@ -81,7 +81,7 @@ CUresult Context::Explain(Result result) {
 CUresult CreateContext(Device* device, uint32_t flags, Context** out) {
   Driver* driver = Driver::Get();
   uint64_t engine = 0;
-  const Result result = driver->client().CreateContext(device->gpu, &engine);
+  const Result result = driver->CreateContext(*device, &engine);
   if (result != Result::kOk) return FromResult(result);
   auto* context = new Context(device, engine);
   context->flags.store(flags);

@@ -113,11 +113,26 @@ CUresult api::cuDeviceGetName(char* name, int length, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+const uint8_t* OwnUuid(const Device& device) { return device.mig ? device.mig->uuid : device.info.uuid; }
+
+}  // namespace
+
+// The GPU's, of a compute instance too; the later version gives the compute instance's own.
 CUresult api::cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
   Device* device = nullptr;
   if (CUresult error = FindDevice(dev, &device)) return error;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   memcpy(uuid->bytes, device->info.uuid, sizeof uuid->bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult api::cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
+  Device* device = nullptr;
+  if (CUresult error = FindDevice(dev, &device)) return error;
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  memcpy(uuid->bytes, OwnUuid(*device), sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 

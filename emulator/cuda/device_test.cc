@@ -10,29 +10,6 @@ namespace mete::emulator::cuda {
 namespace {
 
 using DeviceTest = DriverTest;
-using Ordinals = std::vector<uint32_t>;
-
-TEST(Visible, ListsAreReadAsTheDriverDoes) {
-  const std::vector<GpuInfo> gpus = FakeClient(3).Gpus();
-  EXPECT_EQ(VisibleDevices(gpus, nullptr, nullptr), (Ordinals{0, 1, 2}));
-  EXPECT_EQ(VisibleDevices(gpus, "", nullptr), Ordinals{});
-  EXPECT_EQ(VisibleDevices(gpus, "2,0", nullptr), (Ordinals{2, 0}));
-  EXPECT_EQ(VisibleDevices(gpus, "1,7,0", nullptr), (Ordinals{1}));
-  EXPECT_EQ(VisibleDevices(gpus, "-1", nullptr), Ordinals{});
-  EXPECT_EQ(VisibleDevices(gpus, "0,0", nullptr), Ordinals{});
-  EXPECT_EQ(VisibleDevices(gpus, "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", nullptr), (Ordinals{1}));
-  EXPECT_EQ(VisibleDevices(gpus, "GPU-2021,GPU-0001", nullptr), (Ordinals{2, 0}));
-  EXPECT_EQ(VisibleDevices(gpus, "GPU-ff", nullptr), Ordinals{});
-  EXPECT_EQ(VisibleDevices(gpus, "0x", nullptr), Ordinals{});
-}
-
-TEST(Visible, OrderIsByBusOnlyWhenAsked) {
-  std::vector<GpuInfo> gpus = FakeClient(3).Gpus();
-  gpus[2].sm_count *= 2;
-  EXPECT_EQ(VisibleDevices(gpus, nullptr, nullptr), (Ordinals{2, 0, 1}));
-  EXPECT_EQ(VisibleDevices(gpus, "0", "FASTEST_FIRST"), (Ordinals{2}));
-  EXPECT_EQ(VisibleDevices(gpus, "0", "PCI_BUS_ID"), (Ordinals{0}));
-}
 
 TEST_F(DeviceTest, SaysWhatTheBoardIs) {
   int count = 0, value = 0, major = 0, minor = 0;

@@ -3,10 +3,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "emulator/cuda/mig_view.h"
 
 namespace mete::emulator::cuda {
 namespace {
@@ -43,18 +44,6 @@ ptx::Budget BudgetFromEnvironment() {
   return budget;
 }
 
-bool ParseUuidPrefix(const char* text, size_t length, const uint8_t* uuid) {
-  static const char kDigits[] = "0123456789abcdef";
-  char full[37];
-  size_t at = 0;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) full[at++] = '-';
-    full[at++] = kDigits[uuid[i] >> 4];
-    full[at++] = kDigits[uuid[i] & 15];
-  }
-  return length <= at && length != 0 && strncasecmp(text, full, length) == 0;
-}
-
 }  // namespace
 
 std::atomic<Driver*> Driver::instance_{nullptr};
@@ -66,50 +55,15 @@ bool Driver::Traced() {
   return trace != nullptr && strcmp(trace, "1") == 0;
 }
 
-std::vector<uint32_t> VisibleDevices(const std::vector<GpuInfo>& gpus, const char* visible, const char* order) {
-  std::vector<uint32_t> ordered(gpus.size());
-  for (uint32_t i = 0; i < gpus.size(); ++i) ordered[i] = i;
-  if (order == nullptr || strcmp(order, "PCI_BUS_ID") != 0) {
-    // FASTEST_FIRST, the default: by a simple guess at speed, ties by bus.
-    auto speed = [&](uint32_t i) { return static_cast<uint64_t>(gpus[i].sm_count) * gpus[i].clock_khz; };
-    std::stable_sort(ordered.begin(), ordered.end(), [&](uint32_t a, uint32_t b) { return speed(a) > speed(b); });
-  }
-  if (visible == nullptr) return ordered;
-  std::vector<uint32_t> result;
-  for (const char* at = visible; *at != '\0';) {
-    while (*at == ' ') ++at;
-    size_t length = strcspn(at, ",");
-    const char* next = at[length] == ',' ? at + length + 1 : at + length;
-    while (length != 0 && at[length - 1] == ' ') --length;
-    int found = -1;
-    if (length > 4 && strncasecmp(at, "GPU-", 4) == 0) {
-      int matches = 0;
-      for (uint32_t gpu : ordered) {
-        if (!ParseUuidPrefix(at + 4, length - 4, gpus[gpu].uuid)) continue;
-        found = static_cast<int>(gpu);
-        ++matches;
-      }
-      if (matches != 1) break;  // unknown or ambiguous
-    } else {
-      char* end = nullptr;
-      const long index = strtol(at, &end, 10);
-      if (end != at + length || length == 0 || index < 0 || static_cast<size_t>(index) >= ordered.size()) break;
-      found = static_cast<int>(ordered[index]);
-    }
-    // A device named twice makes the whole list invalid.
-    if (std::find(result.begin(), result.end(), static_cast<uint32_t>(found)) != result.end()) return {};
-    result.push_back(static_cast<uint32_t>(found));
-    at = next;
-  }
-  return result;
-}
-
 Driver::Driver(Client* client) : client_(client), budget_(BudgetFromEnvironment()) {
   content_.SetClient(client);
-  for (uint32_t gpu : VisibleDevices(client->Gpus(), getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"))) {
+  const MigView mig(client);
+  for (const VisibleDevice& visible : VisibleDevices(client->Gpus(), mig.mode(), mig.seats(),
+                                                     getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"))) {
     auto device = std::make_unique<Device>();
-    device->gpu = gpu;
-    device->info = client->Gpus()[gpu];
+    device->gpu = visible.gpu;
+    device->mig = visible.mig;
+    device->info = visible.mig ? mig.InfoOf(*visible.mig) : client->Gpus()[visible.gpu];
     devices_.push_back(std::move(device));
   }
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
@@ -157,6 +111,17 @@ void Driver::Dump() {
           static_cast<unsigned long long>(c.cached), static_cast<unsigned long long>(c.unbounded),
           static_cast<unsigned long long>(c.timed_only), static_cast<unsigned long long>(m.backed_bytes),
           static_cast<unsigned long long>(m.dropped_bytes), static_cast<unsigned long long>(m.undefined_reads));
+}
+
+Result Driver::CreateContext(const Device& device, uint64_t* context) {
+  return device.mig
+             ? client_->CreateMigContext(device.gpu, device.mig->gpu_instance, device.mig->compute_instance, context)
+             : client_->CreateContext(device.gpu, context);
+}
+
+Result Driver::MemoryInfo(const Device& device, uint64_t* free_bytes, uint64_t* total_bytes) {
+  return device.mig ? client_->MigMemoryInfo(device.gpu, device.mig->gpu_instance, free_bytes, total_bytes)
+                    : client_->MemoryInfo(device.gpu, free_bytes, total_bytes);
 }
 
 int Driver::OrdinalOf(const Device* device) const {

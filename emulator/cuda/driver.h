@@ -7,12 +7,14 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "emulator/cuda/content.h"
 #include "emulator/cuda/exports.h"
 #include "emulator/cuda/handle.h"
+#include "emulator/cuda/visible.h"
 #include "emulator/engine/client.h"
 #include "emulator/ptx/ptx.h"
 
@@ -22,9 +24,10 @@ struct Context;
 struct Pool;
 
 struct Device {
-  uint32_t gpu = 0;  // the engine's number
-  GpuInfo info;
-  std::mutex mutex;  // of what follows
+  uint32_t gpu = 0;            // the engine's number
+  std::optional<MigSeat> mig;  // the device is this compute instance of the GPU
+  GpuInfo info;                // of a compute instance: its part of the GPU, under the GPU's UUID and bus id
+  std::mutex mutex;            // of what follows
   Context* primary = nullptr;
   uint32_t primary_uses = 0;
   uint32_t primary_flags = 0;
@@ -55,6 +58,9 @@ class Driver {
   int OrdinalOf(const Device* device) const;
 
   Client& client() { return *client_; }
+  // The engine's context and memory of a device, be it a GPU or a part of one.
+  Result CreateContext(const Device& device, uint64_t* context);
+  Result MemoryInfo(const Device& device, uint64_t* free_bytes, uint64_t* total_bytes);
   Content& content() { return content_; }
   AddressSpace& address_space() { return address_space_; }
   Counters& counters() { return counters_; }
@@ -80,9 +86,6 @@ class Driver {
   bool launch_blocking_ = false;
   std::atomic<uint64_t> next_id_{0};
 };
-
-// The devices a process may see, in its order: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, either may be null.
-std::vector<uint32_t> VisibleDevices(const std::vector<GpuInfo>& gpus, const char* visible, const char* order);
 
 CUresult FromResult(Result result);
 

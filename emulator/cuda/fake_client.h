@@ -50,6 +50,7 @@ class FakeClient : public Client {
       g.context_bytes = 64ull << 20;
       gpus_.push_back(g);
       used_.push_back(0);
+      most_.push_back(g.memory_bytes);
     }
   }
 
@@ -60,10 +61,34 @@ class FakeClient : public Client {
 
   Result CreateContext(uint32_t gpu, uint64_t* context) override {
     std::lock_guard lock(mutex_);
-    if (used_[gpu] + gpus_[gpu].context_bytes > gpus_[gpu].memory_bytes) return Result::kOutOfMemory;
-    used_[gpu] += gpus_[gpu].context_bytes;
-    *context = ++next_context_;
-    contexts_[*context] = {gpu, gpus_[gpu].context_bytes, 0, true};
+    return states_[gpu].mode != 0 ? Result::kNoSuchObject : CreateIn(gpu, gpus_[gpu].context_bytes, context);
+  }
+  Result CreateMigContext(uint32_t gpu, uint32_t gpu_instance, uint32_t compute_instance, uint64_t* context) override {
+    std::lock_guard lock(mutex_);
+    const MigState& state = states_[gpu];
+    for (uint32_t i = 0; i < state.compute_instances; ++i) {
+      const MigComputeInstance& each = state.compute_instance[i];
+      if (each.gpu_instance == gpu_instance && each.id == compute_instance)
+        return CreateIn(places_[{gpu, gpu_instance}], gpus_[gpu].context_bytes, context);
+    }
+    return Result::kNoSuchObject;
+  }
+  Result MigProfiles(uint32_t gpu, std::vector<MigProfileInfo>* profiles) override {
+    std::lock_guard lock(mutex_);
+    *profiles = profiles_[gpu];
+    return Result::kOk;
+  }
+  Result Mig(uint32_t gpu, MigState* state) override {
+    std::lock_guard lock(mutex_);
+    *state = states_[gpu];
+    return Result::kOk;
+  }
+  Result MigMemoryInfo(uint32_t gpu, uint32_t gpu_instance, uint64_t* free_bytes, uint64_t* total_bytes) override {
+    std::lock_guard lock(mutex_);
+    const auto found = places_.find({gpu, gpu_instance});
+    if (found == places_.end()) return Result::kNoSuchObject;
+    *total_bytes = most_[found->second];
+    *free_bytes = *total_bytes - used_[found->second];
     return Result::kOk;
   }
   Result DestroyContext(uint64_t context) override {
@@ -87,7 +112,7 @@ class FakeClient : public Client {
     if (lost_) return Result::kLost;
     ContextRecord& c = contexts_[context];
     if (c.xid != 0) return Result::kContextDead;
-    if (used_[c.gpu] + bytes > gpus_[c.gpu].memory_bytes) return Result::kOutOfMemory;
+    if (used_[c.gpu] + bytes > most_[c.gpu]) return Result::kOutOfMemory;
     used_[c.gpu] += bytes;
     c.bytes += bytes;
     return Result::kOk;
@@ -222,6 +247,18 @@ class FakeClient : public Client {
   Result SetComputeMode(uint32_t, uint32_t) override { return Result::kOk; }
 
   // What tests do with it.
+  // Puts a GPU into MIG mode with the instances of `state`; each GPU instance has memory of its own.
+  void Cut(uint32_t gpu, const MigState& state, const std::vector<MigProfileInfo>& profiles) {
+    std::lock_guard lock(mutex_);
+    gpus_[gpu].mig_capable = 1;
+    states_[gpu] = state;
+    profiles_[gpu] = profiles;
+    for (uint32_t i = 0; i < state.gpu_instances; ++i) {
+      places_[{gpu, state.gpu_instance[i].id}] = static_cast<uint32_t>(used_.size());
+      used_.push_back(0);
+      most_.push_back(state.gpu_instance[i].memory_bytes);
+    }
+  }
   void Hold() {
     std::lock_guard lock(mutex_);
     held_ = true;
@@ -269,7 +306,7 @@ class FakeClient : public Client {
 
  private:
   struct ContextRecord {
-    uint32_t gpu;
+    uint32_t gpu;  // or the place of a GPU instance in used_
     uint64_t bytes;
     uint32_t xid;
     bool alive;
@@ -280,6 +317,14 @@ class FakeClient : public Client {
     bool stuck = false;
   };
 
+  Result CreateIn(uint32_t place, uint64_t bytes, uint64_t* context) {
+    if (used_[place] + bytes > most_[place]) return Result::kOutOfMemory;
+    used_[place] += bytes;
+    *context = ++next_context_;
+    contexts_[*context] = {place, bytes, 0, true};
+    return Result::kOk;
+  }
+
   static constexpr PhysicalMemory::Holder kThisProcess = 1;
   void Sweep() {
     for (const auto& change : physical_.Sweep()) used_[change.gpu] -= change.bytes;
@@ -288,7 +333,10 @@ class FakeClient : public Client {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<GpuInfo> gpus_;
-  std::vector<uint64_t> used_;
+  std::vector<uint64_t> used_, most_;  // of each GPU, then of each GPU instance
+  std::map<uint32_t, MigState> states_;
+  std::map<uint32_t, std::vector<MigProfileInfo>> profiles_;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> places_;  // of a GPU's GPU instance in used_
   std::map<uint64_t, ContextRecord> contexts_;
   std::vector<StreamRecord> streams_;
   std::vector<Posted> posted_;

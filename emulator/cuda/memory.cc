@@ -258,8 +258,7 @@ CUresult api::cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   if (CUresult error = Current(&context)) return error;
   if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t free_now = 0, total = 0;
-  if (CUresult error = context->Explain(Driver::Get()->client().MemoryInfo(context->device->gpu, &free_now, &total)))
-    return error;
+  if (CUresult error = context->Explain(Driver::Get()->MemoryInfo(*context->device, &free_now, &total))) return error;
   if (free_bytes != nullptr) *free_bytes = free_now;
   if (total_bytes != nullptr) *total_bytes = total;
   return CUDA_SUCCESS;

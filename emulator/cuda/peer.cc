@@ -17,10 +17,11 @@ CUresult FindPair(CUdevice dev, CUdevice peer, Device** device, Device** other) 
 }  // namespace
 
 // Data-centre boards of one architecture reach each other, over NVLink or the bus; NVIDIA's driver switches that off
-// for GeForce boards, and does not offer it between architectures.
+// for GeForce boards, and does not offer it between architectures. A MIG device reaches nothing: the MIG profiles of
+// all boards here say that they have no P2P (data/mig.yaml).
 bool CanReach(const Device& device, const Device& other) {
   const std::string_view from = device.info.name, to = other.info.name;
-  return &device != &other && device.info.compute_major == other.info.compute_major &&
+  return &device != &other && !device.mig && !other.mig && device.info.compute_major == other.info.compute_major &&
          from.find("GeForce") == std::string_view::npos && to.find("GeForce") == std::string_view::npos;
 }
 

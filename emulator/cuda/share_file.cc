@@ -28,6 +28,8 @@ uint64_t DescriptionBytes(uint64_t bytes) {
   return RoundUp(sizeof(ShareDescription) + bytes / kChunkBytes * sizeof(uint32_t), 4096);
 }
 
+uint32_t GpuInstanceOf(const Device& device) { return device.mig ? device.mig->gpu_instance : kNoInstance; }
+
 }  // namespace
 
 uint64_t StartTimeOf(uint32_t pid) {
@@ -80,6 +82,7 @@ std::shared_ptr<ShareFile> ShareFile::Make(ShareKind kind, uint64_t bytes, const
   d.kind = kind;
   d.bytes = bytes;
   memcpy(d.uuid, device->info.uuid, sizeof d.uuid);
+  d.gpu_instance = GpuInstanceOf(*device);
   if (getrandom(&d.nonce, sizeof d.nonce, 0) != sizeof d.nonce) return nullptr;
   return file;
 }
@@ -143,7 +146,9 @@ ShareFile::~ShareFile() {
 
 Device* ShareFile::device() const {
   for (const auto& device : Driver::Get()->devices()) {
-    if (memcmp(device->info.uuid, description_->uuid, sizeof description_->uuid) == 0) return device.get();
+    if (memcmp(device->info.uuid, description_->uuid, sizeof description_->uuid) == 0 &&
+        GpuInstanceOf(*device) == description_->gpu_instance)
+      return device.get();
   }
   return nullptr;
 }

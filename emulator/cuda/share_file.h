@@ -27,10 +27,12 @@ struct ShareDescription {
   char magic[8];
   ShareKind kind;
   uint32_t unused;
-  uint64_t nonce;    // a handle that names this file has the same
-  uint64_t bytes;    // of content, whole chunks
-  uint64_t memory;   // the engine's name of it
-  uint8_t uuid[16];  // of the GPU whose memory it is
+  uint64_t nonce;         // a handle that names this file has the same
+  uint64_t bytes;         // of content, whole chunks
+  uint64_t memory;        // the engine's name of it
+  uint8_t uuid[16];       // of the GPU whose memory it is
+  uint32_t gpu_instance;  // of it; kNoInstance: the whole GPU
+  uint32_t unused_too;
   // Of an event: how often it was recorded, and the last of these that the GPU has reached.
   std::atomic<uint64_t> recorded, reached;
 };
@@ -67,7 +69,9 @@ class ShareFile {
   std::atomic<uint32_t>* dropped() { return reinterpret_cast<std::atomic<uint32_t>*>(description_ + 1); }
   // A descriptor to give away, which keeps the memory until the last copy of it is closed; -1: no more to be had.
   int Export() const;
-  Device* device() const;  // null: not visible to this process
+  // Null: not visible to this process. Compute instances of one GPU instance share its memory, other instances do not
+  // (MIG User Guide, "Application Considerations").
+  Device* device() const;
   ShareHandle HandleOf(uint64_t offset, uint64_t bytes) const;
   // Maps the content at `address`, reserved and whole chunks.
   bool MapAt(uint64_t address, uint64_t bytes, int protection) const;
