@@ -74,14 +74,18 @@ bool SocketClient::Open(const char* node_root, std::string* why) {
   for (int i = 0; i < 2; ++i) {
     if (fds[i] >= 0) close(fds[i]);
   }
-  const size_t expected = sizeof(HelloInfo) + size_t{reply.count} * sizeof(GpuInfo);
-  if (result != Result::kOk || page_ == nullptr || node_ == nullptr || reply.count > kMaxGpus ||
-      payload.size() != expected) {
+  if (result != Result::kOk || page_ == nullptr || node_ == nullptr || !TakeHello(reply, payload)) {
     *why = "the engine of the emulated node at '" + root +
            "' and this library do not understand each other; bring the node down and up again "
            "('mete emulate down', 'mete emulate up')";
     return false;
   }
+  return true;
+}
+
+bool SocketClient::TakeHello(const ReplyHeader& reply, const std::string& payload) {
+  if (reply.count > kMaxGpus || payload.size() != sizeof(HelloInfo) + size_t{reply.count} * sizeof(GpuInfo))
+    return false;
   HelloInfo hello;
   std::memcpy(&hello, payload.data(), sizeof(hello));
   driver_version_.assign(hello.driver_version, strnlen(hello.driver_version, sizeof(hello.driver_version)));

@@ -14,7 +14,7 @@
 
 namespace mete::emulator {
 
-class SocketClient final : public Client {
+class SocketClient : public Client {
  public:
   SocketClient() = default;
   ~SocketClient() override;
@@ -119,14 +119,18 @@ class SocketClient final : public Client {
   Result ClearFaults(uint32_t gpu, uint64_t id) override { return OfGpu(MessageType::kClearFaults, gpu, 0, id); }
   Result Faults(std::vector<FaultInfo>* faults) override { return List(MessageType::kFaults, 0, 0, faults); }
 
+ protected:
+  // fds: places for session page, node page and doorbell, which come with the reply to kHello. sent: goes with the
+  // request; -1: none. Virtual for tests, which have an engine without a socket.
+  virtual Result Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds = nullptr, int sent = -1);
+  bool TakeHello(const ReplyHeader& reply, const std::string& payload);
+
  private:
   // A fork wipes the page, so that the child knows that this connection is its parent's.
   bool Ours() const { return owner_ != nullptr && *owner_ == 1; }
   bool Lost() const { return !Ours() || lost_.load(std::memory_order_relaxed); }
   // Asks the kernel whether the engine's end of the socket still stands.
   bool LookWhetherLost() const;
-  // fds: places for kHelloFds that come with the reply. sent: goes with the request; -1: none.
-  Result Call(Request& request, ReplyHeader* reply, std::string* payload, int* fds = nullptr, int sent = -1);
   Result Named(MessageType type, uint64_t context, uint64_t bytes, uint64_t* name);
   Result Simple(MessageType type, uint64_t context, uint64_t amount, uint32_t value);
   Result OfGpu(MessageType type, uint32_t gpu, uint32_t value, uint64_t amount);

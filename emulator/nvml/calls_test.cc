@@ -101,6 +101,8 @@ const std::map<std::string, unsigned>& Versions() {
                                                            VERSIONED(nvmlRepairStatus_t, 1),
                                                            VERSIONED(nvmlPowerValue_v2_t, 2),
                                                            VERSIONED(nvmlSystemDriverBranchInfo_t, 1),
+                                                           VERSIONED(nvmlGpuInstanceProfileInfo_v2_t, 2),
+                                                           VERSIONED(nvmlComputeInstanceProfileInfo_v2_t, 2),
                                                            {"const nvmlUUID_t*", StructVersion<nvmlUUID_t>(1)},
                                                            {"nvmlGpmSupport_t*", 1}};
   return versions;
@@ -128,6 +130,12 @@ class CallsTest : public testing::Test {
     for (unsigned i = 0; i < 3; ++i) {
       ASSERT_EQ(Named("nvmlDeviceGetHandleByIndex_v2")(i, reinterpret_cast<uint64_t>(&boards_[i]), 0, 0, 0, 0), 0);
     }
+    FakeNode::Get().mig = true;
+    const auto at = [](uint64_t& handle) { return reinterpret_cast<uint64_t>(&handle); };
+    ASSERT_EQ(Named("nvmlDeviceGetMigDeviceHandleByIndex")(boards_[0], 0, at(mig_device_), 0, 0, 0), 0);
+    ASSERT_EQ(Named("nvmlDeviceGetGpuInstanceById")(boards_[0], 1, at(gpu_instance_), 0, 0, 0), 0);
+    ASSERT_EQ(Named("nvmlGpuInstanceGetComputeInstanceById")(gpu_instance_, 0, at(compute_instance_), 0, 0, 0), 0);
+    FakeNode::Get().mig = false;
     ASSERT_EQ(Named("nvmlEventSetCreate")(reinterpret_cast<uint64_t>(&events_), 0, 0, 0, 0, 0), 0);
     for (uint64_t& sample : samples_) {
       ASSERT_EQ(Named("nvmlGpmSampleAlloc")(reinterpret_cast<uint64_t>(&sample), 0, 0, 0, 0, 0), 0);
@@ -154,6 +162,12 @@ class CallsTest : public testing::Test {
     if (version != Versions().end()) std::memcpy(room.data(), &version->second, sizeof(unsigned));
     constexpr unsigned kListRoom = 1000;
     if (parameter.type == "unsigned int*") std::memcpy(room.data(), &kListRoom, sizeof(kListRoom));
+    if (parameter.type == "const nvmlGpuInstancePlacement_t*") {
+      *reinterpret_cast<nvmlGpuInstancePlacement_t*>(room.data()) = {4, 4};
+    }
+    if (parameter.type == "const nvmlComputeInstancePlacement_t*") {
+      *reinterpret_cast<nvmlComputeInstancePlacement_t*>(room.data()) = {0, 3};
+    }
     if (parameter.type == "const char*") std::strcpy(room.data(), Text(parameter.name).c_str());
     if (parameter.type == "nvmlPciInfo_t*") {
       std::strcpy(reinterpret_cast<nvmlPciInfo_t*>(room.data())->busId, "00000000:07:00.0");
@@ -197,7 +211,7 @@ class CallsTest : public testing::Test {
     return text;
   }
 
-  uint64_t Scalar(const Parameter& parameter, unsigned board) {
+  uint64_t Scalar(const Entry& entry, const Parameter& parameter, unsigned board) {
     static const std::map<std::string, uint64_t> values = {{"pid", 100},
                                                            {"length", 200},
                                                            {"cpuSetSize", 4},
@@ -213,18 +227,33 @@ class CallsTest : public testing::Test {
                                                            {"eventTypes", 8},
                                                            {"locationType", 2},
                                                            {"level", NVML_TOPOLOGY_NODE}};
+    if (parameter.name == "migDevice") return mig_device_;
     if (parameter.type == "nvmlDevice_t") return boards_[parameter.name == "device2" ? 1 : board];
+    if (parameter.type == "nvmlGpuInstance_t") return gpu_instance_;
+    if (parameter.type == "nvmlComputeInstance_t") return compute_instance_;
     if (parameter.type == "nvmlEventSet_t") return events_;
     if (parameter.type == "nvmlGpmSample_t") return samples_[0];
+    if (parameter.name == "profileId") return entry.symbol.rfind("nvmlDevice", 0) == 0 ? 9 : 0;
+    if (parameter.name == "profile") return entry.symbol.rfind("nvmlDevice", 0) == 0 ? 2 : 0;
+    if (parameter.name == "id") return entry.symbol.rfind("nvmlDevice", 0) == 0 ? 1 : 0;
     const auto known = values.find(parameter.name);
     return known == values.end() ? 0 : known->second;
   }
 
+  // Instances are there for the calls about them; with them a GPU answers others differently.
+  static bool OfMig(const Entry& entry) {
+    for (const char* word : {"Mig", "GpuInstance", "ComputeInstance"}) {
+      if (entry.symbol.find(word) != std::string::npos) return entry.symbol.find("Vgpu") == std::string::npos;
+    }
+    return false;
+  }
+
   std::vector<uint64_t> WellFormed(const Entry& entry, unsigned board) {
+    FakeNode::Get().mig = OfMig(entry);
     std::vector<uint64_t> arguments(6, 0);
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const Parameter& parameter = entry.parameters[i];
-      arguments[i] = parameter.pointer() ? Target(i, parameter) : Scalar(parameter, board);
+      arguments[i] = parameter.pointer() ? Target(i, parameter) : Scalar(entry, parameter, board);
     }
     return arguments;
   }
@@ -234,6 +263,7 @@ class CallsTest : public testing::Test {
   static bool Begins(const Entry& entry) { return entry.symbol.rfind("nvmlInit", 0) == 0 || entry.parameters.empty(); }
 
   uint64_t boards_[3] = {}, events_ = 0, samples_[2] = {};
+  uint64_t mig_device_ = 0, gpu_instance_ = 0, compute_instance_ = 0;
   std::vector<char> rooms_[6];
 };
 
@@ -273,7 +303,7 @@ TEST_F(CallsTest, ANullForAPointerIsAnInvalidArgument) {
         // Lists: no place for the elements is how a caller asks for their number.
         const bool after_count = i > 0 && entry.parameters[i - 1].type == "unsigned int*";
         const bool list = after_count || entry.symbol == "nvmlDeviceGetProcessUtilization" ||
-                          entry.parameters[i].name == "timestamps";
+                          entry.parameters[i].name == "placements" || entry.parameters[i].name == "timestamps";
         const bool refused = code == NVML_ERROR_INVALID_ARGUMENT ||
                              (code == NVML_ERROR_NOT_SUPPORTED && Expected(entry, board) == NVML_ERROR_NOT_SUPPORTED);
         const bool counted = list && (code == Expected(entry, board) || code == NVML_ERROR_INSUFFICIENT_SIZE);
@@ -291,10 +321,12 @@ TEST_F(CallsTest, HandlesOfNobodyAreInvalidArguments) {
   for (const Entry& entry : Entries()) {
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const std::string& type = entry.parameters[i].type;
-      const bool handle = type == "nvmlDevice_t" || type == "nvmlEventSet_t" || type == "nvmlGpmSample_t";
-      if (!handle || (entry.kind != implemented && i > 0)) continue;
+      const bool handle = type == "nvmlDevice_t" || type == "nvmlEventSet_t" || type == "nvmlGpmSample_t" ||
+                          type == "nvmlGpuInstance_t" || type == "nvmlComputeInstance_t";
+      if (!handle || (entry.kind != implemented && (i > 0 || type != "nvmlDevice_t"))) continue;
       for (const uint64_t value : bad) {
-        if (type != "nvmlDevice_t" && value == 1) continue;  // sets and samples are counted from there
+        if ((type == "nvmlEventSet_t" || type == "nvmlGpmSample_t") && value == 1)
+          continue;  // sets and samples are counted from there
         std::vector<uint64_t> arguments = WellFormed(entry, 2);
         arguments[i] = value;
         EXPECT_EQ(Call(entry, arguments), NVML_ERROR_INVALID_ARGUMENT) << entry.symbol << " " << value;

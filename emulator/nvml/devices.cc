@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/nvml/identity.h"
+#include "emulator/nvml/mig.h"
 #include "emulator/nvml/state.h"
 #include "mete/nvml_prototypes.h"
 #include "nvml/abi_details.h"
@@ -21,6 +22,22 @@ nvml::abi::nvmlReturn_t Find(nvml::abi::nvmlDevice_t* device, const char* text, 
       if (!same(session.gpus()[gpu])) continue;
       *device = NvmlHandle(gpu);
       return nvml::abi::NVML_SUCCESS;
+    }
+    return nvml::abi::NVML_ERROR_NOT_FOUND;
+  });
+}
+
+nvml::abi::nvmlReturn_t FindMigDevice(const char* uuid, nvml::abi::nvmlDevice_t* device) {
+  return WithNode([&](NvmlSession& session) {
+    if (device == nullptr) return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
+    for (unsigned gpu = 0; gpu < session.gpus().size(); ++gpu) {
+      MigState state = {};
+      if (session.client->Mig(gpu, &state) != Result::kOk) continue;  // lost: there are none on it
+      for (unsigned i = 0; i < state.compute_instances && i < kMostMigInstances; ++i) {
+        if (strcasecmp(MigUuidText(state.compute_instance[i]).c_str(), uuid) != 0) continue;
+        *device = MigDeviceHandle(gpu, state.compute_instance[i]);
+        return nvml::abi::NVML_SUCCESS;
+      }
     }
     return nvml::abi::NVML_ERROR_NOT_FOUND;
   });
@@ -64,6 +81,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+  if (uuid != nullptr && strncasecmp(uuid, "MIG-", 4) == 0) return emulator::FindMigDevice(uuid, device);
   return emulator::Find(device, uuid,
                         [&](const GpuInfo& info) { return strcasecmp(uuid, emulator::UuidTextOf(info).c_str()) == 0; });
 }

@@ -2,7 +2,7 @@
 // the counts, of DRAM only: the node's on-chip memories do not fail.
 #include <cstring>
 
-#include "emulator/nvml/give.h"
+#include "emulator/nvml/mig.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::emulator {
@@ -133,6 +133,16 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErro
                                              unsigned long long* count) {
   const bool good = count != nullptr && Known(errorType, counterType) && locationType >= 0 &&
                     locationType < NVML_MEMORY_LOCATION_COUNT;
+  emulator::MigAt at;
+  const bool of_instance = emulator::WithNode([&](emulator::NvmlSession& session) {
+                             return emulator::FindMig(session, device, &at);
+                           }) == NVML_SUCCESS;
+  if (of_instance) {  // memory on the chip is counted by instance, DRAM by GPU
+    if (!good) return NVML_ERROR_INVALID_ARGUMENT;
+    if (locationType != NVML_MEMORY_LOCATION_SRAM) return NVML_ERROR_NOT_SUPPORTED;
+    *count = 0;
+    return NVML_SUCCESS;
+  }
   return WithEcc(device, good, [&](const GpuInfo& info, const GpuState& state) {
     // Since Ampere there are two counters, of DRAM and of everything on the chip.
     if (emulator::AmpereOrNewer(info) && locationType != NVML_MEMORY_LOCATION_DRAM &&

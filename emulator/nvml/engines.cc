@@ -37,8 +37,9 @@ nvmlReturn_t OfFan(nvmlDevice_t device, unsigned fan, unsigned* out, Value value
 
 // There is no video engine in the model; none of it is ever busy.
 nvmlReturn_t NeverBusy(nvmlDevice_t device, unsigned* utilization, unsigned* period_us) {
-  return WithGpu(device, [&](NvmlSession&, unsigned) {
+  return emulator::WithState(device, [&](const GpuInfo&, const GpuState& state) {
     if (utilization == nullptr || period_us == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    if (state.mig_mode != 0) return NVML_ERROR_NOT_SUPPORTED;
     *utilization = 0;
     *period_us = kCodecPeriodUs;
     return NVML_SUCCESS;

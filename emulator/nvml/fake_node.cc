@@ -13,6 +13,9 @@ namespace mete::emulator {
 
 namespace {
 
+constexpr uint32_t kProfile = 9;
+constexpr uint64_t kInstanceBytes = 19968ull << 20;
+
 class FakeClient : public Client {
  public:
   FakeClient() { ++FakeNode::Get().open; }
@@ -80,6 +83,56 @@ class FakeClient : public Client {
     *records = FakeNode::Get().accounted;
     return FakeNode::Get().up ? Result::kOk : Result::kLost;
   }
+  Result MigProfiles(uint32_t gpu, std::vector<MigProfileInfo>* profiles) override {
+    if (!FakeNode::Get().up) return Result::kLost;
+    if (gpus_[gpu].mig_capable == 0) return Result::kOk;
+    MigProfileInfo& profile = profiles->emplace_back();
+    snprintf(profile.name, sizeof(profile.name), "3g.20gb");
+    profile.id = kProfile;
+    profile.nvml_profile = 2;
+    profile.compute_slices = 3;
+    profile.memory_slices = 4;
+    profile.memory_bytes = kInstanceBytes;
+    profile.start_count = 2;
+    profile.starts[1] = 4;
+    profile.compute_count = 1;
+    profile.compute[0] = {"3g.20gb", 0, 3, 42, 1, 1, {0}};
+    return Result::kOk;
+  }
+  Result Mig(uint32_t gpu, MigState* state) override {
+    *state = {};
+    if (!FakeNode::Get().up) return Result::kLost;
+    if (gpu == 0 && FakeNode::Get().lost) return Result::kDeviceLost;
+    state->capable = gpus_[gpu].mig_capable;
+    if (state->capable == 0) return Result::kOk;
+    state->max_gpu_instances = state->compute_slices = 7;
+    state->memory_slices = 8;
+    if (!FakeNode::Get().mig) return Result::kOk;
+    state->mode = state->pending = 1;
+    state->gpu_instances = state->compute_instances = 1;
+    state->gpu_instance[0] = {1, 1, kProfile, 0, 4, 0, kInstanceBytes, 0};
+    state->compute_instance[0] = {2, 1, 0, 0, 0, 3, 42, 0, {}};
+    return Result::kOk;
+  }
+  Result MigRoom(uint32_t gpu, uint32_t, uint32_t profile_id, uint32_t* count) override {
+    if (gpus_[gpu].mig_capable == 0) return Result::kNotSupported;
+    *count = 1;
+    return profile_id == kProfile || profile_id == 0 ? Result::kOk : Result::kInvalid;
+  }
+  Result SetMigMode(uint32_t gpu, bool, Result* activation) override {
+    *activation = Result::kOk;
+    return gpus_[gpu].mig_capable != 0 ? Result::kOk : Result::kNotSupported;
+  }
+  Result CreateGpuInstance(uint32_t, uint32_t profile_id, uint32_t, MigGpuInstance* made) override {
+    *made = {3, 2, profile_id, 4, 4, 0, kInstanceBytes, 0};
+    return Result::kOk;
+  }
+  Result CreateComputeInstance(uint32_t, uint32_t, uint32_t, uint32_t, MigComputeInstance* made) override {
+    *made = {4, 1, 1, 0, 0, 3, 42, 0, {}};
+    return Result::kOk;
+  }
+  Result DestroyGpuInstance(uint32_t, uint32_t) override { return Result::kOk; }
+  Result DestroyComputeInstance(uint32_t, uint32_t, uint32_t) override { return Result::kOk; }
   Result Events(uint64_t after, std::vector<EventInfo>* events) override {
     if (!FakeNode::Get().up) return Result::kLost;
     for (const EventInfo& event : FakeNode::Get().events) {

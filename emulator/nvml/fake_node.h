@@ -26,6 +26,7 @@ struct FakeNode {
   std::vector<EventInfo> events;
   std::map<GpuSetting, uint64_t> set;  // the last value of each
   bool lost = false;                   // GPU 0 fell off the bus
+  bool mig = false;                    // GPU 0 has one 3g.20gb with one compute instance that fills it
   std::map<std::string, int> unsupported;
 
   static FakeNode& Get();

@@ -83,6 +83,16 @@ nvml::abi::nvmlReturn_t GiveList(const std::vector<T>& list, unsigned* count, T*
   return nvml::abi::NVML_SUCCESS;
 }
 
+// The same where the caller's room is known to be enough: *count is only the number, and asking without a place for the
+// elements is how a caller learns it.
+template <typename T>
+nvml::abi::nvmlReturn_t GiveAll(const std::vector<T>& list, unsigned* count, T* out) {
+  if (count == nullptr) return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
+  *count = static_cast<unsigned>(list.size());
+  for (size_t i = 0; i < list.size() && out != nullptr; ++i) out[i] = list[i];
+  return nvml::abi::NVML_SUCCESS;
+}
+
 // What only the node's owner may.
 inline nvml::abi::nvmlReturn_t Change(nvml::abi::nvmlDevice_t device, GpuSetting setting, uint64_t value) {
   return WithGpu(

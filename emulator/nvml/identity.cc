@@ -4,20 +4,23 @@
 #include <cstring>
 
 #include "emulator/nvml/give.h"
+#include "emulator/nvml/mig.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::emulator {
 
-std::string UuidTextOf(const GpuInfo& info) {
-  std::string text = "GPU-";
-  for (size_t i = 0; i < sizeof(info.uuid); ++i) {
+std::string UuidTextOf(const char* prefix, const uint8_t (&uuid)[16]) {
+  std::string text = prefix;
+  for (size_t i = 0; i < sizeof(uuid); ++i) {
     constexpr char kDigits[] = "0123456789abcdef";
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kDigits[info.uuid[i] >> 4];
-    text += kDigits[info.uuid[i] & 15];
+    text += kDigits[uuid[i] >> 4];
+    text += kDigits[uuid[i] & 15];
   }
   return text;
 }
+
+std::string UuidTextOf(const GpuInfo& info) { return UuidTextOf("GPU-", info.uuid); }
 
 // A board of the emulator has no printed number: thirteen digits made from its UUID.
 std::string SerialTextOf(const GpuInfo& info) {
@@ -101,12 +104,30 @@ using emulator::NvmlSession;
 
 extern "C" {
 
+// A MIG device is called as its GPU and its profile.
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
-  return emulator::GiveText(device, name, length, emulator::NameOf);
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession& session, const emulator::MigAt& at) {
+        emulator::MigProfileInfo profile = {};
+        emulator::MigComputeProfileInfo compute = {};
+        const nvmlReturn_t code = emulator::ProfilesOf(session, at, &profile, &compute);
+        if (code != NVML_SUCCESS) return code;
+        return emulator::CopyText(emulator::NameOf(session.gpus()[at.gpu]) + " MIG " + emulator::TextOf(compute.name),
+                                  name, length);
+      },
+      [&] { return emulator::GiveText(device, name, length, emulator::NameOf); });
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
-  return emulator::GiveText(device, uuid, length, emulator::UuidTextOf);
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession&, const emulator::MigAt& at) {
+        return emulator::CopyText(emulator::MigUuidText(*at.compute), uuid, length);
+      },
+      [&] {
+        return emulator::GiveText(device, uuid, length, [](const GpuInfo& info) { return emulator::UuidTextOf(info); });
+      });
 }
 
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char* serial, unsigned int length) {
@@ -114,7 +135,14 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char* serial, unsigned int
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
-  return emulator::GiveInfo(device, index, [](const GpuInfo&, unsigned gpu) { return gpu; });
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession&, const emulator::MigAt& at) {
+        if (index == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+        *index = at.index;
+        return NVML_SUCCESS;
+      },
+      [&] { return emulator::GiveInfo(device, index, [](const GpuInfo&, unsigned gpu) { return gpu; }); });
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minorNumber) {

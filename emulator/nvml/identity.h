@@ -9,6 +9,7 @@
 
 namespace mete::emulator {
 
+std::string UuidTextOf(const char* prefix, const uint8_t (&uuid)[16]);
 std::string UuidTextOf(const GpuInfo& info);  // "GPU-xxxxxxxx-…"
 std::string SerialTextOf(const GpuInfo& info);
 PciAddress AddressOf(const GpuInfo& info);

@@ -1,4 +1,4 @@
-// NVML's calls about modes of a GPU: compute mode, persistence, MIG; and who may set them.
+// NVML's calls about modes of a GPU: compute mode, persistence; and who may set them.
 #include "emulator/nvml/give.h"
 #include "mete/nvml_prototypes.h"
 
@@ -10,8 +10,6 @@ using emulator::GpuInfo;
 using emulator::GpuState;
 using emulator::NvmlSession;
 using emulator::WithGpu;
-
-constexpr unsigned kMaxMigDevices = 7;  // what drivers report for every board with MIG
 
 }  // namespace
 
@@ -27,35 +25,6 @@ nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mod
     if (mode < NVML_COMPUTEMODE_DEFAULT || mode > NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
       return NVML_ERROR_INVALID_ARGUMENT;
     return emulator::FromResult(session.client->SetComputeMode(gpu, static_cast<uint32_t>(mode)));
-  });
-}
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* currentMode, unsigned int* pendingMode) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
-    if (currentMode == nullptr || pendingMode == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    if (session.gpus()[gpu].mig_capable == 0) return NVML_ERROR_NOT_SUPPORTED;
-    *currentMode = *pendingMode = NVML_DEVICE_MIG_DISABLE;
-    return NVML_SUCCESS;
-  });
-}
-
-nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
-    if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    *count = session.gpus()[gpu].mig_capable != 0 ? kMaxMigDevices : 0;
-    return NVML_SUCCESS;
-  });
-}
-
-nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* isMigDevice) {
-  return emulator::GiveSame(device, isMigDevice, 0u);
-}
-
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t* migDevice) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
-    if (migDevice == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    if (session.gpus()[gpu].mig_capable == 0) return NVML_ERROR_NOT_SUPPORTED;
-    return index < kMaxMigDevices ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
   });
 }
 

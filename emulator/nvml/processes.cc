@@ -2,7 +2,7 @@
 // empty.
 #include <algorithm>
 
-#include "emulator/nvml/give.h"
+#include "emulator/nvml/mig.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::nvml::abi {
@@ -22,19 +22,38 @@ void Fill(const ProcessInfo& from, nvmlProcessDetail_v1_t* to) {
   *to = {from.pid, from.memory_bytes, from.gpu_instance, from.compute_instance, 0};
 }
 
+// `mig`: only those on that MIG device; null: all of the GPU's.
+template <typename T>
+nvmlReturn_t Give(NvmlSession& session, unsigned gpu, const emulator::MigAt* mig, unsigned* count, T* infos,
+                  bool compute) {
+  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  std::vector<ProcessInfo> processes;
+  if (compute) {
+    emulator::Result result = session.client->Processes(gpu, &processes);
+    if (result != emulator::Result::kOk) return emulator::FromResult(result);
+  }
+  std::vector<T> list;
+  for (const ProcessInfo& process : processes) {
+    if (mig != nullptr && (process.gpu_instance != mig->instance->id || process.compute_instance != mig->compute->id)) {
+      continue;
+    }
+    Fill(process, &list.emplace_back());
+  }
+  return emulator::GiveList(list, count, infos);
+}
+
 template <typename T>
 nvmlReturn_t List(nvmlDevice_t device, unsigned* count, T* infos, bool compute) {
-  return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
-    if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    std::vector<ProcessInfo> processes;
-    if (compute) {
-      emulator::Result result = session.client->Processes(gpu, &processes);
-      if (result != emulator::Result::kOk) return emulator::FromResult(result);
-    }
-    std::vector<T> list(processes.size());
-    for (size_t i = 0; i < list.size(); ++i) Fill(processes[i], &list[i]);
-    return emulator::GiveList(list, count, infos);
-  });
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession& session, const emulator::MigAt& at) {
+        return Give(session, at.gpu, &at, count, infos, compute);
+      },
+      [&] {
+        return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
+          return Give(session, gpu, nullptr, count, infos, compute);
+        });
+      });
 }
 
 // Utilisation of each process since `since`; there being none is an error of its own.
@@ -42,8 +61,11 @@ template <typename T, typename Make>
 nvmlReturn_t ProcessSamples(nvmlDevice_t device, unsigned* count, uint64_t since, T* out, Make make) {
   return WithGpu(device, [&](NvmlSession& session, unsigned gpu) {
     if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    emulator::GpuState state = {};
+    emulator::Result result = session.client->State(gpu, &state);
+    if (result == emulator::Result::kOk && state.mig_mode != 0) return NVML_ERROR_NOT_SUPPORTED;
     std::vector<ProcessSample> samples;
-    emulator::Result result = session.sampler.Read(*session.client, gpu, since, &samples);
+    if (result == emulator::Result::kOk) result = session.sampler.Read(*session.client, gpu, since, &samples);
     if (result != emulator::Result::kOk) return emulator::FromResult(result);
     const unsigned room = out == nullptr ? 0 : *count;
     *count = static_cast<unsigned>(samples.size());
@@ -75,7 +97,7 @@ METE_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses, false)
 #undef METE_PROCESS_LIST
 
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* plist) {
-  return WithGpu(device, [&](NvmlSession&, unsigned) {
+  return emulator::WithNode([&](NvmlSession&) {
     if (plist == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
     if (plist->version != StructVersion<nvmlProcessDetailList_t>(1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (plist->mode > 2) return NVML_ERROR_INVALID_ARGUMENT;

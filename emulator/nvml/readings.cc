@@ -1,7 +1,7 @@
 // NVML's calls that read a GPU's memory, use, power and temperature, and set its power limit.
 #include <algorithm>
 
-#include "emulator/nvml/give.h"
+#include "emulator/nvml/mig.h"
 #include "mete/nvml_prototypes.h"
 
 namespace mete::nvml::abi {
@@ -24,40 +24,85 @@ MemorySplit Split(const GpuInfo& info, const GpuState& state) {
   return {info.memory_bytes, info.memory_bytes - usable, used, usable - used};
 }
 
+// Of a MIG device: its GPU instance's, which its compute instances share. The driver keeps nothing of it.
+MemorySplit Split(const emulator::MigGpuInstance& instance) {
+  const uint64_t used = std::min(instance.used_bytes, instance.memory_bytes);
+  return {instance.memory_bytes, 0, used, instance.memory_bytes - used};
+}
+
 }  // namespace
 
 extern "C" {
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
-  return emulator::GiveState(device, memory, [](const GpuInfo& info, const GpuState& state) {
-    MemorySplit split = Split(info, state);
+  const auto whole = [](const MemorySplit& split) {
     return nvmlMemory_t{split.total, split.free, split.reserved + split.used};
-  });
+  };
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession&, const emulator::MigAt& at) {
+        if (memory == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+        *memory = whole(Split(*at.instance));
+        return NVML_SUCCESS;
+      },
+      [&] {
+        return emulator::GiveState(
+            device, memory, [&](const GpuInfo& info, const GpuState& state) { return whole(Split(info, state)); });
+      });
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
-  return emulator::GiveVersioned(device, memory, 2,
-                                 [](const GpuInfo& info, const GpuState& state, nvmlMemory_v2_t* out) {
-                                   MemorySplit split = Split(info, state);
-                                   *out = {0, split.total, split.reserved, split.free, split.used};
-                                   return NVML_SUCCESS;
-                                 });
+  return emulator::WithEither(
+      device,
+      [&](NvmlSession&, const emulator::MigAt& at) {
+        if (memory == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+        if (memory->version != StructVersion<nvmlMemory_v2_t>(2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+        const MemorySplit split = Split(*at.instance);
+        *memory = {memory->version, split.total, split.reserved, split.free, split.used};
+        return NVML_SUCCESS;
+      },
+      [&] {
+        return emulator::GiveVersioned(device, memory, 2,
+                                       [](const GpuInfo& info, const GpuState& state, nvmlMemory_v2_t* out) {
+                                         const MemorySplit split = Split(info, state);
+                                         *out = {0, split.total, split.reserved, split.free, split.used};
+                                         return NVML_SUCCESS;
+                                       });
+      });
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t* bar1Memory) {
-  return emulator::GiveInfo(device, bar1Memory, [](const GpuInfo& info, unsigned) {
-    const unsigned long long used = std::min<unsigned long long>(1ull << 20, info.bar1_bytes);  // the driver's
-    return nvmlBAR1Memory_t{info.bar1_bytes, info.bar1_bytes - used, used};
-  });
+  constexpr uint64_t kDrivers = 1 << 20;
+  return emulator::WithEither(
+      device,
+      // An instance has its part of the window, but for what is the driver's.
+      [&](NvmlSession& session, const emulator::MigAt& at) {
+        if (bar1Memory == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+        const uint64_t part =
+            session.gpus()[at.gpu].bar1_bytes / std::max(at.state.memory_slices, 1u) * at.instance->size;
+        const uint64_t left = part - std::min<uint64_t>(part, kDrivers);
+        *bar1Memory = {left, left, 0};
+        return NVML_SUCCESS;
+      },
+      [&] {
+        return emulator::GiveInfo(device, bar1Memory, [=](const GpuInfo& info, unsigned) {
+          const uint64_t used = std::min<uint64_t>(kDrivers, info.bar1_bytes);
+          return nvmlBAR1Memory_t{info.bar1_bytes, info.bar1_bytes - used, used};
+        });
+      });
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int* busWidth) {
   return emulator::GiveInfo(device, busWidth, [](const GpuInfo& info, unsigned) { return info.memory_bus_bits; });
 }
 
+// Not with MIG, says the documentation of this and of the use of engines and processes.
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
-  return emulator::GiveState(device, utilization, [](const GpuInfo&, const GpuState& state) {
-    return nvmlUtilization_t{state.utilization_gpu, state.utilization_memory};
+  return WithState(device, [&](const GpuInfo&, const GpuState& state) {
+    if (utilization == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+    if (state.mig_mode != 0) return NVML_ERROR_NOT_SUPPORTED;
+    *utilization = {state.utilization_gpu, state.utilization_memory};
+    return NVML_SUCCESS;
   });
 }
 

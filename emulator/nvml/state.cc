@@ -98,9 +98,7 @@ nvmlReturn_t NvmlNotSupported(const char* symbol, bool counted, const void* devi
   return WithNode([&](NvmlSession& session) {
     unsigned gpu = 0;
     const auto handle = static_cast<nvmlDevice_t>(const_cast<void*>(device));
-    if (device != kNoDeviceArgument && !NvmlGpuOf(session, handle, &gpu)) {
-      return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
-    }
+    if (device != kNoDeviceArgument && !NvmlGpuOf(session, handle, &gpu)) return NvmlNotAGpu(session, handle);
     if (counted) session.client->CountUnsupportedCall(symbol);
     return nvml::abi::NVML_ERROR_NOT_SUPPORTED;
   });

@@ -46,6 +46,8 @@ nvml::abi::nvmlReturn_t NvmlNotSupported(const char* symbol, bool counted, const
 nvml::abi::nvmlDevice_t NvmlHandle(unsigned gpu);
 // False: no handle of this library, or of a GPU that the node does not have.
 bool NvmlGpuOf(const NvmlSession& session, nvml::abi::nvmlDevice_t handle, unsigned* gpu);
+// What a call about GPUs answers to another handle: NOT_SUPPORTED to a MIG device's, INVALID_ARGUMENT to nobody's.
+nvml::abi::nvmlReturn_t NvmlNotAGpu(NvmlSession& session, nvml::abi::nvmlDevice_t handle);
 
 nvml::abi::nvmlReturn_t FromResult(Result result);
 
@@ -70,8 +72,7 @@ template <typename Body>
 nvml::abi::nvmlReturn_t WithGpu(nvml::abi::nvmlDevice_t device, Body body) noexcept {
   return WithNode([&](NvmlSession& session) {
     unsigned gpu = 0;
-    if (!NvmlGpuOf(session, device, &gpu)) return nvml::abi::NVML_ERROR_INVALID_ARGUMENT;
-    return body(session, gpu);
+    return NvmlGpuOf(session, device, &gpu) ? body(session, gpu) : NvmlNotAGpu(session, device);
   });
 }
 

@@ -37,6 +37,16 @@ struct nvmlGpuInstanceProfileInfo_v2_t {
   char name[96];
 };
 
+struct nvmlGpuInstanceProfileInfo_v3_t {
+  unsigned version;
+  unsigned id, sliceCount, instanceCount, multiprocessorCount, copyEngineCount, decoderCount, encoderCount, jpegCount,
+      ofaCount;
+  unsigned long long memorySizeMB;
+  char name[96];
+  unsigned capabilities;
+};
+inline constexpr unsigned NVML_GPU_INSTANCE_PROFILE_CAPS_GFX = 2;
+
 struct nvmlGpuInstanceInfo_t {
   nvmlDevice_t device;
   unsigned id, profileId;
@@ -58,6 +68,15 @@ struct nvmlComputeInstanceProfileInfo_v2_t {
       sharedEncoderCount, sharedJpegCount, sharedOfaCount;
   char name[96];
 };
+
+struct nvmlComputeInstanceProfileInfo_v3_t {
+  unsigned version;
+  unsigned id, sliceCount, instanceCount, multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount,
+      sharedEncoderCount, sharedJpegCount, sharedOfaCount;
+  char name[96];
+  unsigned capabilities;
+};
+inline constexpr unsigned NVML_COMPUTE_INSTANCE_PROFILE_CAPS_GFX = 1;
 
 struct nvmlComputeInstanceInfo_t {
   nvmlDevice_t device;

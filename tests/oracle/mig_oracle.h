@@ -13,10 +13,19 @@
 
 namespace mete::oracle {
 
+struct OracleCompute {  // a compute-instance profile of a GPU-instance profile
+  std::string name;
+  int id = 0, slices = 0, most = 0;
+  std::vector<int> starts;
+};
+
 struct OracleProfile {
   std::string name;
-  int id = 0, compute = 0, memory = 0, most = 0, mib = 0;
+  int id = 0, enumeration = 0, compute = 0, memory = 0, most = 0, mib = 0;
+  int sms = 0;  // 0: not in the tables
+  int copy_engines = 0, decoders = 0, encoders = 0, jpegs = 0, ofas = 0;
   std::vector<int> starts;
+  std::vector<OracleCompute> computes;
 };
 
 struct OracleInstance {
@@ -41,6 +50,18 @@ class MigOracle {
       profile.memory = row["memory_slices"].as<int>();
       profile.most = row["max_instances"].as<int>();
       profile.mib = row["memory_mib"].as<int>();
+      profile.enumeration = row["nvml_enum_value"].as<int>();
+      profile.sms = row["sm_count"].as<int>(0);
+      profile.copy_engines = row["copy_engines"].as<int>();
+      profile.decoders = row["engines"]["decoder"].as<int>();
+      profile.encoders = row["engines"]["encoder"].as<int>();
+      profile.jpegs = row["engines"]["jpeg"].as<int>();
+      profile.ofas = row["engines"]["ofa"].as<int>();
+      for (const auto& inner : row["compute_instances"]) {
+        profile.computes.push_back({inner["name"].as<std::string>(), inner["profile_id"].as<int>(),
+                                    inner["compute_slices"].as<int>(), inner["max_instances"].as<int>(),
+                                    inner["starts"].as<std::vector<int>>()});
+      }
       for (const auto& placement : row["placements"]) profile.starts.push_back(placement["start"].as<int>());
       profiles.push_back(profile);
     }
@@ -87,6 +108,20 @@ class MigOracle {
       if (Allows(profile_id, start)) starts.push_back(start);
     }
     return starts;
+  }
+
+  // Compute instances of one GPU instance, by start: they share no slice, and there are as many as the table allows.
+  using Computes = std::map<int, OracleCompute>;
+  static bool AllowsCompute(const Computes& there, const OracleCompute& wanted, int start) {
+    bool listed = false;
+    for (const int one : wanted.starts) listed = listed || one == start;
+    if (!listed) return false;
+    int same = 1;
+    for (const auto& [at, other] : there) {
+      if (start < at + other.slices && at < start + wanted.slices) return false;
+      if (other.id == wanted.id) ++same;
+    }
+    return same <= wanted.most;
   }
 
   // Rule gi-id-from-placement.
