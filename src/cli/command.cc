@@ -126,12 +126,22 @@ void Print(std::string_view text) { mete::Print(text); }
 
 void PrintJson(const Json& value) { Print(ToText(value)); }
 
+std::string FailureText(std::string_view word, const std::string& message) {
+  const size_t first_end = message.find('\n');
+  if (first_end == std::string::npos) return fmt::format("mete: {}: {}\n", word, message);
+  std::string conclusion = message.substr(0, first_end);
+  if (!conclusion.empty() && conclusion.back() == ':') conclusion.pop_back();
+  std::string details = message.substr(first_end + 1);
+  while (!details.empty() && details.back() == '\n') details.pop_back();
+  return fmt::format("{}\nmete: {}: {} (reasons above)\n", details, word, conclusion);
+}
+
 int Main(const std::vector<std::string>& words) {
   StatusOr<int> result = Guarded(words);
   if (const Status written = FinishOutput(); !written.ok() && result.ok()) result = written;
   if (result.ok()) return *result;
   const ExitCode code = ExitCodeFor(result.status());
-  fmt::print(stderr, "mete: {}: {}\n", ExitWord(code), Message(result.status()));
+  fmt::print(stderr, "{}", FailureText(ExitWord(code), Message(result.status())));
   return static_cast<int>(code);
 }
 

@@ -62,6 +62,10 @@ void Print(std::string_view text);
 void PrintJson(const Json& value);
 
 // The whole program: `words` without the program's own name. Returns the exit status.
+// How a command that failed ends on stderr. Programs read the last line, which says how; what a message has in further
+// lines are the reasons, and they come before it.
+std::string FailureText(std::string_view word, const std::string& message);
+
 int Main(const std::vector<std::string>& words);
 
 }  // namespace mete::cli

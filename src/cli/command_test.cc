@@ -120,5 +120,11 @@ TEST(Main, SaysWhenTheEmulatorIsMissing) {
   EXPECT_THAT(result.err, HasSubstr("mete: lacks: the emulator cannot be started"));
 }
 
+TEST(FailureText, TheLastLineSaysHowItEnded) {
+  EXPECT_EQ(FailureText("usage", "no such thing"), "mete: usage: no such thing\n");
+  EXPECT_EQ(FailureText("refused", "it cannot be kept:\n  GPU 0: why\n"),
+            "  GPU 0: why\nmete: refused: it cannot be kept (reasons above)\n");
+}
+
 }  // namespace
 }  // namespace mete::cli

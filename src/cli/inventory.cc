@@ -1,15 +1,13 @@
 #include "cli/inventory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "base/table.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "gpu/mechanism.h"
+#include "mechanism/gpu_view.h"
 #include "mechanism/intercept/kernel_limits.h"
 
 namespace mete::cli {
@@ -19,59 +17,16 @@ using mechanism::Keeps;
 using mechanism::Standing;
 using mechanism::VariantHere;
 
-// "00000000:07:00.0", as NVML writes it, is 0000:07:00.0 in sysfs.
-std::string SysfsAddress(const std::string& bus_id) {
-  const size_t domain = bus_id.find(':');
-  if (domain == std::string::npos || domain < 4) return bus_id;
-  return ToLower(bus_id.substr(domain - 4));
-}
-
-// A GPU whose host driver offers vGPU types shows them in one of these places, by kernel age.
-bool OffersVgpu(const std::string& sys, const std::string& bus_id) {
-  if (bus_id.empty()) return false;
-  const std::string address = SysfsAddress(bus_id);
-  for (const std::string& path : {fmt::format("{}/class/mdev_bus/{}", sys, address),
-                                  fmt::format("{}/bus/pci/devices/{}/virtfn0/nvidia", sys, address)}) {
-    if (access(path.c_str(), F_OK) == 0) return true;
-  }
-  return false;
-}
-
 InventoryGpu Look(const nvml::Device& device, const mechanism::Node& node, int driver_major,
                   const mechanism::KernelLimitFacts& limits) {
+  mechanism::GpuLook look = mechanism::LookAt(device, node.roots.sys, driver_major, limits);
   InventoryGpu gpu;
   gpu.index = device.index();
   gpu.uuid = device.uuid();
-  gpu.facts.name = device.name();
-  gpu.facts.board = gpu::Catalogue::BuiltIn().ByDeviceName(device.name());
-  gpu.facts.driver_major = driver_major;
-  const auto note = [&gpu](const Status& status) {
-    if (!status.ok() && !nvml::Unsupported(status) && gpu.trouble.empty()) gpu.trouble = Message(status);
-  };
-  if (const auto bus_id = device.PciBusId(); bus_id.ok()) {
-    gpu.pci_bus_id = *bus_id;
-  } else {
-    note(bus_id.status());
-  }
-  if (const auto memory = device.Memory(); memory.ok()) {
-    gpu.memory = *memory;
-  } else {
-    note(memory.status());
-  }
-  if (const auto capability = device.Capability(); capability.ok()) {
-    gpu.facts.capability = *capability;
-  } else {
-    note(capability.status());
-    if (gpu.facts.board != nullptr)
-      gpu.facts.capability = {gpu.facts.board->compute_major, gpu.facts.board->compute_minor};
-  }
-  if (const auto mig = device.Mig(); mig.ok()) {
-    gpu.facts.mig = *mig;
-  } else {
-    note(mig.status());
-  }
-  gpu.facts.vgpu_host_driver = OffersVgpu(node.roots.sys, gpu.pci_bus_id);
-  gpu.facts.kernel_limits = limits;
+  gpu.pci_bus_id = std::move(look.pci_bus_id);
+  gpu.memory = look.memory;
+  gpu.facts = std::move(look.facts);
+  gpu.trouble = std::move(look.trouble);
   gpu.variants = mechanism::ProbeGpu(gpu.facts);
   return gpu;
 }

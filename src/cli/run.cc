@@ -28,7 +28,7 @@ constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
 
 struct Options {
-  std::string share, name, status_file, driver_root, need;
+  std::string share, name, status_file, driver_root;
   bool dry_run = false, json = false;
   RequestOptions request;
 };
@@ -53,11 +53,10 @@ StatusOr<share::Command> CommandOf(const Options& options, const std::vector<std
   share::Command command;
   if (!options.share.empty()) {
     if (!options.name.empty() || options.request.any() || options.request.preload ||
-        !options.request.on_bypass.empty() || !options.need.empty()) {
+        !options.request.on_bypass.empty()) {
       return Usage(
-          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --need, --via, --on-bypass "
-          "and --preload "
-          "make a new one",
+          "--share {} joins a share as it is; --name, --gpu, --gpus, --memory, --compute, --need, --via, --time-slice, "
+          "--processes, --on-bypass and --preload make a new one",
           options.share);
     }
     command.op = share::Op::kJoin;
@@ -96,33 +95,19 @@ int Revive(share::Client& client) {
   return -1;
 }
 
-// The choice of a mechanism for what is asked, on the node as it is now.
-StatusOr<plan::Choice> ChoiceOf(const Options& options, share::Client& client) {
-  share::Command command;
-  METE_RETURN_IF_ERROR(options.request.Read(&command));
-  plan::Ask ask{command.request, {}};
-  if (!options.need.empty()) {
-    METE_ASSIGN_OR_RETURN(ask.need, plan::ParseNeed(options.need));
-  }
-  METE_ASSIGN_OR_RETURN(const mechanism::Node node, mechanism::FindNode(options.driver_root));
-  METE_ASSIGN_OR_RETURN(const auto library, nvml::Library::Open(node.roots.driver));
-  METE_ASSIGN_OR_RETURN(const Inventory inventory, TakeInventory(node, *library));
-  share::Command list;
-  list.op = share::Op::kList;
-  METE_ASSIGN_OR_RETURN(const Json shares, client.Call(list));
-  return plan::Choose(ask, ViewsOf(inventory, shares));
-}
-
 StatusOr<int> DryRun(const Options& options) {
   METE_ASSIGN_OR_RETURN(const share::Places places, PlacesOfNode(options.driver_root));
   share::Client client = ClientOf(places);
-  METE_ASSIGN_OR_RETURN(const plan::Choice choice, ChoiceOf(options, client));
+  share::Command command;
+  METE_RETURN_IF_ERROR(options.request.Read(&command));
+  command.op = share::Op::kPlan;
+  METE_ASSIGN_OR_RETURN(const Json choice, client.Call(command));
   if (options.json) {
-    PrintJson(ChoiceJson(choice));
+    PrintJson(choice);
   } else {
     Print(ChoiceText(choice, TerminalWidth(STDOUT_FILENO)));
   }
-  METE_RETURN_IF_ERROR(choice.status);
+  METE_RETURN_IF_ERROR(ChoiceStatus(choice));
   return 0;
 }
 
@@ -130,14 +115,6 @@ StatusOr<int> RunProgram(const Options& options, const std::vector<std::string>&
   METE_ASSIGN_OR_RETURN(share::Command command, CommandOf(options, program));
   METE_ASSIGN_OR_RETURN(const share::Places places, PlacesOfNode(options.driver_root));
   share::Client client = ClientOf(places);
-  if (!options.need.empty()) {
-    METE_ASSIGN_OR_RETURN(const plan::Choice choice, ChoiceOf(options, client));
-    METE_RETURN_IF_ERROR(choice.status);
-    // The broker decides again with the same rules; it is told the mechanism and, of several GPUs, the one that will
-    // do.
-    command.request.via = gpu::Name(choice.mechanism);
-    if (choice.chosen.size() == 1) command.request.gpu = std::to_string(choice.reasons[choice.chosen[0]].gpu);
-  }
   METE_ASSIGN_OR_RETURN(const Json grant, client.Call(command));
   (*report)["share"] = grant.value("name", std::string());
   (*report)["id"] = grant.value("id", std::string());
@@ -170,8 +147,6 @@ StatusOr<int> RunCommand(const std::vector<std::string>& words) {
       ->option_text("NAME")
       ->check([](const std::string& name) { return name.empty() ? "the name is empty" : ""; });
   options.request.AddTo(app);
-  app.add_option("--need", options.need, "Promises that must be kept ('mete explain' lists them)")
-      ->option_text("PROMISE[,PROMISE…]");
   app.add_flag("--dry-run", options.dry_run, "Say for every GPU and mechanism what it would be, and run nothing");
   app.add_flag("--json", options.json, "The dry run as JSON");
   app.add_option("--status-file", options.status_file, "Write how it ended into this file, as JSON")

@@ -15,6 +15,7 @@ std::string Size(const Json& bytes) { return SizeText(bytes.get<uint64_t>()); }
 
 std::string ComputeText(const Json& compute) {
   const auto mode = compute.value("mode", std::string());
+  if (!compute.contains("weight_percent")) return mode;
   if (!compute.contains("percent")) return fmt::format("{}, weight {:g}", mode, compute.value("weight_percent", 0.0));
   return fmt::format("{:g} % {}", compute["percent"].get<double>(), mode);
 }
@@ -44,6 +45,7 @@ void PrintList(const Json& reply) {
   if (reply["shares"].empty()) Print("No shares. 'mete share create' or 'mete run' makes one.\n");
   Table table({{"SHARE"},
                {"GPU"},
+               {"BY"},
                {"MEMORY", Align::kRight},
                {"USED", Align::kRight},
                {"COMPUTE"},
@@ -57,7 +59,9 @@ void PrintList(const Json& reply) {
         if (!promise["asked"].get<bool>() || promise["kept"].get<bool>()) continue;
         broken += (broken.empty() ? "" : ", ") + promise["promise"].get<std::string>();
       }
+      if (const auto invalid = share["invalid"].get<std::string>(); !invalid.empty()) broken = "INVALID: " + invalid;
       table.AddRow({share["name"].get<std::string>(), std::to_string(gpu["index"].get<uint32_t>()),
+                    share["mechanism"].get<std::string>(),
                     Size(gpu["quota_bytes"]) + (gpu["quota_asked"].get<bool>() ? "" : " cap"), Size(gpu["used_bytes"]),
                     ComputeText(gpu["compute"]), std::to_string(share["processes"].get<size_t>()),
                     share["made_by"].get<std::string>(), broken.empty() ? "-" : broken});
@@ -73,13 +77,17 @@ void PrintGpu(const Json& gpu) {
   facts.AddRow({"memory", fmt::format("{} used of {}{}", Size(gpu["used_bytes"]), Size(gpu["quota_bytes"]),
                                       gpu["quota_asked"].get<bool>() ? "" : " (cap: not promised to others)")});
   const Json& compute = gpu["compute"];
-  facts.AddRow({"compute", fmt::format("{}; {}", ComputeText(compute), MeasuredText(compute))});
-  facts.AddRow({"waits", fmt::format("{} launches waited, {:.1f} s together", compute["waits"].get<uint64_t>(),
-                                     static_cast<double>(compute["waited_ns"].get<uint64_t>()) / 1e9)});
+  const bool measured = compute.contains("weight_percent");  // by the library in the tenant
+  facts.AddRow({"compute",
+                measured ? fmt::format("{}; {}", ComputeText(compute), MeasuredText(compute)) : ComputeText(compute)});
+  if (measured)
+    facts.AddRow({"waits", fmt::format("{} launches waited, {:.1f} s together", compute["waits"].get<uint64_t>(),
+                                       static_cast<double>(compute["waited_ns"].get<uint64_t>()) / 1e9)});
   const auto denials = gpu["denials"].get<uint64_t>();
-  facts.AddRow({"refused",
-                denials == 0 ? "no allocation"
-                             : fmt::format("{} allocations, the last of {}", denials, Size(gpu["last_denied_bytes"]))});
+  if (measured)
+    facts.AddRow({"refused", denials == 0 ? "no allocation"
+                                          : fmt::format("{} allocations, the last of {}", denials,
+                                                        Size(gpu["last_denied_bytes"]))});
   for (const Json& promise : gpu["promises"]) {
     const char* word = promise["kept"].get<bool>() ? "kept" : promise["asked"].get<bool>() ? "NOT KEPT" : "not kept";
     facts.AddRow(
@@ -115,7 +123,10 @@ void PrintShow(const Json& share) {
     Print(fmt::format("  Processes that hold memory past the library: {}\n",
                       share["on_bypass"] == "kill" ? "killed" : "stopped"));
   }
-  Print(fmt::format("  Evidence: {}\n", share["in_force"].get<bool>() ? "in force" : "NOT IN FORCE"));
+  const bool invalid = !share["invalid"].get<std::string>().empty();
+  Print(fmt::format("  Evidence: {}\n", share["in_force"].get<bool>() ? "in force"
+                                        : invalid                     ? "INVALID, nothing may start in it"
+                                                                      : "NOT IN FORCE"));
   Table evidence({{""}, {""}, {"", Align::kLeft, true}});
   for (const Json& item : share["evidence"]) {
     evidence.AddRow({item["holds"].get<bool>() ? "yes" : "NO", item["what"].get<std::string>(),
@@ -270,7 +281,8 @@ StatusOr<int> Release(const std::vector<std::string>& words) {
 constexpr std::string_view kHelp =
     "Shares that stay until they are released.\n"
     "\n"
-    "Usage: mete share create [--name NAME] [--gpu N|UUID] [--memory SIZE] [--compute PCT[,soft|,hard]] …\n"
+    "Usage: mete share create [--name NAME] [--gpu N|UUID] [--memory SIZE] [--compute PCT[,soft|,hard]] [--need …]\n"
+    "                         [--via MECHANISM] …\n"
     "       mete share list\n"
     "       mete share show NAME\n"
     "       mete share set NAME [--memory SIZE|none] [--compute PCT[,soft|,hard]|none] [--on-bypass ANSWER]\n"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gpu/mechanism.h"
+
 namespace mete::mechanism {
 namespace {
 
@@ -85,6 +87,11 @@ StatusOr<Edits> EditsFromJson(const Json& json) {
     edits.device_nodes.push_back(node.get<std::string>());
   }
   return edits;
+}
+
+StatusOr<plan::Room> Mechanism::Plan(const plan::Ask& ask, const plan::GpuView& gpu) const {
+  METE_ASSIGN_OR_RETURN(const gpu::Mechanism mechanism, gpu::ParseMechanism(name()));
+  return plan::RoomFor(mechanism, ask, gpu);
 }
 
 bool Evidence::InForce() const {

@@ -13,6 +13,9 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "mechanism/journal.h"
+#include "plan/choice.h"
+#include "plan/choice_room.h"
 #include "plan/values.h"
 
 namespace mete::mechanism {
@@ -70,15 +73,16 @@ class Mechanism {
 
   // Can this GPU be shared this way here?
   virtual Support Probe(const plan::GpuOccupancy& gpu) const = 0;
-  // Pure: what the request would get, or why nothing.
-  virtual StatusOr<plan::Grant> Plan(const plan::Request& request, const plan::Occupancy& occupancy) const = 0;
-  // Makes on the node what the grant needs. Idempotent; what a killed attempt left is completed. After an error nothing
-  // of this attempt is left that Release would not remove.
-  virtual StatusOr<Edits> Prepare(const plan::Grant& grant) const = 0;
+  // Pure: what the request would get on this GPU, or why nothing.
+  virtual StatusOr<plan::Room> Plan(const plan::Ask& ask, const plan::GpuView& gpu) const;
+  // Makes on the node what the grant needs; each thing is in the journal before it is made. Idempotent; what a killed
+  // attempt left is completed. After an error nothing of this attempt is left that Release would not remove.
+  virtual StatusOr<Edits> Prepare(const plan::Grant& grant, Journal& journal) const = 0;
   // Reads back whether the grant is in force for these processes.
-  virtual StatusOr<Evidence> Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants) const = 0;
-  // Removes what Prepare made. Idempotent.
-  virtual Status Release(const plan::Grant& grant) const = 0;
+  virtual StatusOr<Evidence> Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants,
+                                    const Journal& journal) const = 0;
+  // Removes what Prepare made, and sets back what it changed unless somebody else has changed it since. Idempotent.
+  virtual Status Release(const plan::Grant& grant, Journal& journal) const = 0;
 };
 
 }  // namespace mete::mechanism

@@ -141,7 +141,10 @@ std::string WhyNoKernelLimits(const KernelLimitFacts& facts) {
   return {};
 }
 
-bool Built(Mechanism mechanism) { return mechanism == Mechanism::kIntercept; }
+bool Built(Mechanism mechanism) {
+  return mechanism == Mechanism::kIntercept || mechanism == Mechanism::kExclusive ||
+         mechanism == Mechanism::kTimeSlicing;
+}
 
 std::vector<VariantHere> ProbeGpu(const GpuFacts& facts, const gpu::PromiseTable& table) {
   std::vector<VariantHere> result;

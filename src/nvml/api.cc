@@ -60,6 +60,24 @@ StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& file) {
   Resolve(library, "nvmlSystemGetProcessName", &api->process_name);
   Resolve(library, "nvmlDeviceGetMemoryLimits_v1", &api->memory_limits);
   Resolve(library, "nvmlDeviceSetMemoryLimits_v1", &api->set_memory_limits);
+  Resolve(library, "nvmlDeviceSetComputeMode", &api->set_compute_mode);
+  Resolve(library, "nvmlDeviceSetMigMode", &api->set_mig_mode);
+  Resolve(library, "nvmlDeviceGetGpuInstanceProfileInfo", &api->gpu_instance_profile);
+  Resolve(library, "nvmlDeviceGetGpuInstances", &api->gpu_instances);
+  Resolve(library, "nvmlDeviceGetGpuInstanceById", &api->gpu_instance_by_id);
+  Resolve(library, "nvmlGpuInstanceGetInfo", &api->gpu_instance_info);
+  Resolve(library, "nvmlDeviceCreateGpuInstanceWithPlacement", &api->create_gpu_instance);
+  Resolve(library, "nvmlGpuInstanceDestroy", &api->destroy_gpu_instance);
+  Resolve(library, "nvmlGpuInstanceGetComputeInstanceProfileInfo", &api->compute_instance_profile);
+  Resolve(library, "nvmlGpuInstanceGetComputeInstances", &api->compute_instances);
+  Resolve(library, "nvmlGpuInstanceGetComputeInstanceById", &api->compute_instance_by_id);
+  Resolve(library, "nvmlComputeInstanceGetInfo_v2", &api->compute_instance_info);
+  Resolve(library, "nvmlGpuInstanceCreateComputeInstance", &api->create_compute_instance);
+  Resolve(library, "nvmlComputeInstanceDestroy", &api->destroy_compute_instance);
+  Resolve(library, "nvmlDeviceGetMaxMigDeviceCount", &api->most_mig_devices);
+  Resolve(library, "nvmlDeviceGetMigDeviceHandleByIndex", &api->mig_device);
+  Resolve(library, "nvmlDeviceGetGpuInstanceId", &api->gpu_instance_id);
+  Resolve(library, "nvmlDeviceGetComputeInstanceId", &api->compute_instance_id);
   api->emulated = dlsym(library, "mete_emulated_node") != nullptr;
 
   if (nvmlReturn_t code = api->init(); code != abi::NVML_SUCCESS) {
@@ -97,6 +115,8 @@ Status Api::Check(nvmlReturn_t code, const std::string& call, const std::string&
       return Lacks("{}. Part of the NVIDIA driver is missing: reinstall it", text);
     case abi::NVML_ERROR_GPU_IS_LOST:
     case abi::NVML_ERROR_RESET_REQUIRED: return Lacks("{}. Reset the GPU (nvidia-smi --gpu-reset) or reboot", text);
+    case abi::NVML_ERROR_IN_USE: return Refused("{}. Something uses it: end that first", text);
+    case abi::NVML_ERROR_INSUFFICIENT_RESOURCES: return Refused("{}. There is no room for it there", text);
     case abi::NVML_ERROR_NOT_FOUND:
     case abi::NVML_ERROR_GPU_NOT_FOUND: return NoSuch("{}", text);
     default: return Fault("{}", text);

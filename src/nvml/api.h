@@ -55,6 +55,24 @@ class Api {
   decltype(&abi::nvmlSystemGetProcessName) process_name = nullptr;
   decltype(&abi::nvmlDeviceGetMemoryLimits_v1) memory_limits = nullptr;
   decltype(&abi::nvmlDeviceSetMemoryLimits_v1) set_memory_limits = nullptr;
+  decltype(&abi::nvmlDeviceSetComputeMode) set_compute_mode = nullptr;
+  decltype(&abi::nvmlDeviceSetMigMode) set_mig_mode = nullptr;
+  decltype(&abi::nvmlDeviceGetGpuInstanceProfileInfo) gpu_instance_profile = nullptr;
+  decltype(&abi::nvmlDeviceGetGpuInstances) gpu_instances = nullptr;
+  decltype(&abi::nvmlDeviceGetGpuInstanceById) gpu_instance_by_id = nullptr;
+  decltype(&abi::nvmlGpuInstanceGetInfo) gpu_instance_info = nullptr;
+  decltype(&abi::nvmlDeviceCreateGpuInstanceWithPlacement) create_gpu_instance = nullptr;
+  decltype(&abi::nvmlGpuInstanceDestroy) destroy_gpu_instance = nullptr;
+  decltype(&abi::nvmlGpuInstanceGetComputeInstanceProfileInfo) compute_instance_profile = nullptr;
+  decltype(&abi::nvmlGpuInstanceGetComputeInstances) compute_instances = nullptr;
+  decltype(&abi::nvmlGpuInstanceGetComputeInstanceById) compute_instance_by_id = nullptr;
+  decltype(&abi::nvmlComputeInstanceGetInfo_v2) compute_instance_info = nullptr;
+  decltype(&abi::nvmlGpuInstanceCreateComputeInstance) create_compute_instance = nullptr;
+  decltype(&abi::nvmlComputeInstanceDestroy) destroy_compute_instance = nullptr;
+  decltype(&abi::nvmlDeviceGetMaxMigDeviceCount) most_mig_devices = nullptr;
+  decltype(&abi::nvmlDeviceGetMigDeviceHandleByIndex) mig_device = nullptr;
+  decltype(&abi::nvmlDeviceGetGpuInstanceId) gpu_instance_id = nullptr;
+  decltype(&abi::nvmlDeviceGetComputeInstanceId) compute_instance_id = nullptr;
 
  private:
   Api() = default;

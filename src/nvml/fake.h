@@ -24,11 +24,12 @@ class FakeDevice : public Device {
   ComputeCapability capability{8, 0};
   MemoryUse memory{{40960 * kMiB}, {512 * kMiB}, {0}, {40448 * kMiB}};
   MigState mig{MigMode::kDisabled, MigMode::kDisabled};
-  ComputeMode mode = ComputeMode::kDefault;
+  mutable ComputeMode mode = ComputeMode::kDefault;
   std::vector<Process> processes;
   Utilization utilization;
   std::vector<ProcessUtilization> process_utilization;
-  Status failure;  // when not OK, every query answers with it
+  Status failure;          // when not OK, every query answers with it
+  bool may_change = true;  // false: whoever asks may look only
 
   uint32_t index() const override { return index_value; }
   const std::string& uuid() const override { return uuid_value; }
@@ -39,6 +40,11 @@ class FakeDevice : public Device {
   StatusOr<MemoryUse> Memory() const override { return Or(memory); }
   StatusOr<MigState> Mig() const override { return Or(mig); }
   StatusOr<ComputeMode> Mode() const override { return Or(mode); }
+  Status SetMode(ComputeMode wanted) const override {
+    METE_RETURN_IF_ERROR(MayChange());
+    mode = wanted;
+    return OkStatus();
+  }
   StatusOr<std::vector<Process>> ComputeProcesses() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return Or(processes);
@@ -49,6 +55,11 @@ class FakeDevice : public Device {
   }
   StatusOr<Utilization> Use() const override { return Or(utilization); }
   StatusOr<std::vector<ProcessUtilization>> ProcessUse(uint64_t) const override { return Or(process_utilization); }
+
+ protected:
+  Status MayChange() const {
+    return may_change ? failure : Lacks("GPU {}: answered 4 (insufficient permissions)", index_value);
+  }
 
  private:
   template <typename T>

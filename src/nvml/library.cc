@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "nvml/api.h"
+#include "nvml/mig_calls.h"
 
 namespace mete::nvml {
 
@@ -20,6 +21,7 @@ using abi::nvmlReturn_t;
 constexpr std::array<const char*, 6> kFolders = {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib",
                                                  "lib/x86_64-linux-gnu",     "lib64",     "lib"};
 constexpr const char* kSoname = "libnvidia-ml.so.1";
+constexpr unsigned kNoInstance = ~0U;  // a process that is on no MIG device
 
 class RealDevice : public Device {
  public:
@@ -85,6 +87,36 @@ class RealDevice : public Device {
     return static_cast<ComputeMode>(value);
   }
 
+  Status SetMode(ComputeMode mode) const override {
+    constexpr const char* kCall = "nvmlDeviceSetComputeMode";
+    if (api_->set_compute_mode == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, kCall);
+    return Check(api_->set_compute_mode(handle_, static_cast<int>(mode)), kCall);
+  }
+
+  StatusOr<MigState> SetMig(bool on) const override {
+    METE_RETURN_IF_ERROR(Calls().SetMode(on));
+    return Mig();
+  }
+  StatusOr<std::vector<GpuInstance>> GpuInstances() const override { return Calls().All(); }
+  StatusOr<GpuInstance> CreateGpuInstance(uint32_t profile, int start, int size) const override {
+    return Calls().Create(profile, start, size);
+  }
+  StatusOr<ComputeInstance> CreateComputeInstance(uint32_t gpu_instance, int compute_slices) const override {
+    return Calls().CreateCompute(gpu_instance, compute_slices);
+  }
+  Status DestroyComputeInstance(uint32_t gpu_instance, uint32_t compute_instance) const override {
+    return Calls().DestroyCompute(gpu_instance, compute_instance);
+  }
+  Status DestroyGpuInstance(uint32_t gpu_instance) const override { return Calls().Destroy(gpu_instance); }
+  StatusOr<std::vector<std::shared_ptr<const Device>>> MigDevices() const override {
+    std::vector<std::shared_ptr<const Device>> devices;
+    METE_ASSIGN_OR_RETURN(const std::vector<MigHandle> handles, Calls().Handles());
+    for (const MigHandle& one : handles) {
+      devices.push_back(std::make_shared<RealDevice>(api_, one.handle, index_, one.uuid, one.name));
+    }
+    return devices;
+  }
+
   StatusOr<std::vector<Process>> ComputeProcesses() const override {
     constexpr const char* kCall = "nvmlDeviceGetComputeRunningProcesses";
     if (api_->processes == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, kCall);
@@ -106,6 +138,8 @@ class RealDevice : public Device {
       process.pid = infos[i].pid;
       if (infos[i].usedGpuMemory != abi::NVML_VALUE_NOT_AVAILABLE) process.used = {infos[i].usedGpuMemory};
       process.name = NameOf(infos[i].pid);
+      if (infos[i].gpuInstanceId != kNoInstance) process.gpu_instance = infos[i].gpuInstanceId;
+      if (infos[i].computeInstanceId != kNoInstance) process.compute_instance = infos[i].computeInstanceId;
       result.push_back(std::move(process));
     }
     return result;
@@ -154,6 +188,7 @@ class RealDevice : public Device {
 
  private:
   std::string Of(const std::string& folder) const { return fmt::format("{}, cgroup {}", Object(), folder); }
+  MigCalls Calls() const { return {*api_, handle_, Object()}; }
   std::string Object() const { return fmt::format("GPU {} ({})", index_, uuid_); }
   Status Check(nvmlReturn_t code, const char* call) const { return api_->Check(code, call, Object()); }
   std::string NameOf(uint32_t pid) const {
@@ -226,6 +261,23 @@ class RealLibrary : public Library {
 StatusOr<CgroupMemory> Device::MemoryOfCgroup(const std::string&) const {
   return absl::UnimplementedError(fmt::format("GPU {}: this driver has no memory limits by cgroup", index()));
 }
+
+namespace {
+
+Status NoCall(const Device& device, const char* what) {
+  return absl::UnimplementedError(fmt::format("GPU {}: this driver has no {}", device.index(), what));
+}
+
+}  // namespace
+
+Status Device::SetMode(ComputeMode) const { return NoCall(*this, "compute modes"); }
+StatusOr<MigState> Device::SetMig(bool) const { return NoCall(*this, "MIG"); }
+StatusOr<std::vector<GpuInstance>> Device::GpuInstances() const { return NoCall(*this, "MIG"); }
+StatusOr<GpuInstance> Device::CreateGpuInstance(uint32_t, int, int) const { return NoCall(*this, "MIG"); }
+StatusOr<ComputeInstance> Device::CreateComputeInstance(uint32_t, int) const { return NoCall(*this, "MIG"); }
+Status Device::DestroyComputeInstance(uint32_t, uint32_t) const { return NoCall(*this, "MIG"); }
+Status Device::DestroyGpuInstance(uint32_t) const { return NoCall(*this, "MIG"); }
+StatusOr<std::vector<std::shared_ptr<const Device>>> Device::MigDevices() const { return NoCall(*this, "MIG"); }
 
 Status Device::LimitCgroup(const std::string&, Bytes) const {
   return absl::UnimplementedError(fmt::format("GPU {}: this driver has no memory limits by cgroup", index()));

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,9 +45,25 @@ struct MigState {
 };
 
 struct Process {
-  uint32_t pid = 0;  // in the caller's pid namespace, as NVML reports it
-  Bytes used;        // device memory; 0 when NVML cannot tell
-  std::string name;  // as NVML knows it; may be empty
+  uint32_t pid = 0;                                        // in the caller's pid namespace, as NVML reports it
+  Bytes used;                                              // device memory; 0 when NVML cannot tell
+  std::string name;                                        // as NVML knows it; may be empty
+  std::optional<uint32_t> gpu_instance, compute_instance;  // ids, when it runs on a MIG device
+};
+
+// One compute instance: a MIG device.
+struct ComputeInstance {
+  uint32_t id = 0;
+  int start = -1, size = 0;  // compute slices of its GPU instance; start -1: NVML does not tell
+  std::string uuid;          // "MIG-…"; another one each time it is made
+};
+
+struct GpuInstance {
+  uint32_t id = 0;
+  std::optional<uint32_t> profile_id;  // as `nvidia-smi mig -lgip` prints it; nothing where NVML does not tell
+  std::string profile;                 // "1g.5gb", as the name of a MIG device ends; empty: it has none
+  int start = -1, size = 0;            // memory slices; start -1: NVML does not tell
+  std::vector<ComputeInstance> compute;
 };
 
 // Device memory of the processes of one cgroup on one GPU.
@@ -79,6 +96,7 @@ class Device {
   virtual StatusOr<MemoryUse> Memory() const = 0;
   virtual StatusOr<MigState> Mig() const = 0;  // not an error on a GPU without MIG
   virtual StatusOr<ComputeMode> Mode() const = 0;
+  virtual Status SetMode(ComputeMode mode) const;  // needs rights; lost with a reset or reboot
   virtual StatusOr<std::vector<Process>> ComputeProcesses() const = 0;
   virtual StatusOr<Utilization> Use() const = 0;
   // Samples newer than `since_us` (NVML's time stamps, µs; 0: all it still has); none is an empty list.
@@ -87,6 +105,20 @@ class Device {
   // on MIG devices; NoSuch: there is no such group, or it has no limit. Setting needs root.
   virtual StatusOr<CgroupMemory> MemoryOfCgroup(const std::string& folder) const;
   virtual Status LimitCgroup(const std::string& folder, Bytes hard) const;
+
+  // MIG. Changes need rights (Lacks). Refused: something uses it, or it has no room. Unsupported without MIG.
+  // The mode afterwards: where current and pending differ, it waits for a reset of the GPU.
+  virtual StatusOr<MigState> SetMig(bool on) const;
+  // Those that are there, by id. Who may not ask NVML for them (it needs rights too) gets those that have MIG devices,
+  // without their places.
+  virtual StatusOr<std::vector<GpuInstance>> GpuInstances() const;
+  // `profile`: NVML_GPU_INSTANCE_PROFILE_*. Without a compute instance yet.
+  virtual StatusOr<GpuInstance> CreateGpuInstance(uint32_t profile, int start, int size) const;
+  virtual StatusOr<ComputeInstance> CreateComputeInstance(uint32_t gpu_instance, int compute_slices) const;
+  virtual Status DestroyComputeInstance(uint32_t gpu_instance, uint32_t compute_instance) const;
+  virtual Status DestroyGpuInstance(uint32_t gpu_instance) const;
+  // The MIG devices of the GPU, each as a device of its own: with its own memory and processes, and the GPU's index.
+  virtual StatusOr<std::vector<std::shared_ptr<const Device>>> MigDevices() const;
 };
 
 class Library {

@@ -24,18 +24,6 @@ constexpr std::array<Mechanism, 6> kByCost{Mechanism::kIntercept, Mechanism::kTi
 
 bool AsksForWholeGpus(const Request& request) { return request.gpus_given && !request.memory && !request.compute; }
 
-std::vector<Promise> AllNeeds(const Ask& ask) {
-  std::vector<Promise> needs = ask.need;
-  const auto add = [&needs](Promise promise) {
-    if (std::find(needs.begin(), needs.end(), promise) == needs.end()) needs.push_back(promise);
-  };
-  if (ask.request.memory) add(Promise::kMemoryQuota);
-  if (ask.request.compute) {
-    add(ask.request.compute->mode == ComputeMode::kHard ? Promise::kComputeCap : Promise::kComputeReservation);
-  }
-  return needs;
-}
-
 PromiseReason Judge(Promise promise, const WayView& way, const GpuOccupancy& gpu) {
   PromiseReason reason{promise, PromiseReason::Holds::kNot, "nothing is known about it here"};
   for (const PromiseView& view : way.promises) {
@@ -48,12 +36,16 @@ PromiseReason Judge(Promise promise, const WayView& way, const GpuOccupancy& gpu
         reason.because += "; while its limits are seen in force in every process of the tenant";
         break;
       case Keeps::kWhileAllGranted:
-        if (gpu.foreigners.empty()) {
+        if (const Holding* unlimited = Unlimited(gpu); unlimited != nullptr) {
+          reason.because =
+              fmt::format("a cap only, because nothing limits share {} there, which is time-sliced", unlimited->share);
+        } else if (gpu.foreigners.empty()) {
           reason.holds = PromiseReason::Holds::kLiftedByBook;
           reason.because =
               "a cap by itself; every tenant of the GPU holds a grant, so the caps are promises to all, "
               "until a process of no share comes";
         } else {
+          reason.holds = PromiseReason::Holds::kCapOnly;
           reason.because =
               fmt::format("a cap only, because process {}, of no share, uses the GPU", gpu.foreigners[0].pid);
         }
@@ -78,13 +70,30 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
     reason.why = "--via " + ask.request.via + " was given";
     return reason;
   }
-  if (way.standing == WayView::Standing::kNotPossible) return reason;
-  const auto broken = std::find_if(reason.promises.begin(), reason.promises.end(), [](const PromiseReason& promise) {
-    return promise.holds == PromiseReason::Holds::kNot;
-  });
+  if (ask.request.time_slice && reason.mechanism != Mechanism::kTimeSlicing) {
+    reason.verdict = Verdict::kNotAsked;
+    reason.why = "--time-slice was given, which only time-slicing has";
+    return reason;
+  }
+  const auto broken =
+      std::find_if(reason.promises.begin(), reason.promises.end(), [&ask](const PromiseReason& promise) {
+        const bool needed = std::find(ask.need.begin(), ask.need.end(), promise.promise) != ask.need.end();
+        return promise.holds == PromiseReason::Holds::kNot ||
+               (needed && promise.holds == PromiseReason::Holds::kCapOnly);
+      });
+  if (way.standing == WayView::Standing::kNotPossible) {
+    reason.lacks = way.lacks && broken == reason.promises.end();
+    return reason;
+  }
   if (broken != reason.promises.end()) {
     reason.verdict = Verdict::kBreaksPromise;
     reason.why = fmt::format("{}: {}", gpu::Name(broken->promise), broken->because);
+    return reason;
+  }
+  const bool any_limits = !ask.need.empty() || !ask.request.via.empty() || ask.request.time_slice;
+  if (reason.mechanism == Mechanism::kTimeSlicing && !any_limits) {
+    reason.verdict = Verdict::kNotAsked;
+    reason.why = "it leaves the tenant without limits: chosen only with --via, --time-slice or --need";
     return reason;
   }
   const bool whole = AsksForWholeGpus(ask.request) || ask.request.via == "exclusive";
@@ -110,6 +119,7 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
     return reason;
   }
   reason.gives = room->gives;
+  reason.instance = room->instance;
   *cost = room->cost;
   const auto& remark = room->remark;
   if (!remark.empty()) reason.why += (reason.why.empty() ? "" : "; ") + remark;
@@ -120,6 +130,10 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
 Status CheckLine(const Ask& ask, const std::vector<GpuView>& gpus) {
   const Request& request = ask.request;
   if (!request.via.empty()) METE_RETURN_IF_ERROR(gpu::ParseMechanism(request.via).status());
+  if (request.time_slice && !request.via.empty() && request.via != "time-slicing") {
+    return Usage("--time-slice is a setting of time-slicing; --via {} has none", request.via);
+  }
+  if (request.processes && *request.processes < 1) return Usage("--processes {}: at least one", *request.processes);
   if (request.gpus < 1) return Usage("--gpus {}: at least one GPU", request.gpus);
   if (gpus.empty()) return Lacks("the driver reports no GPU on this node");
   if (!request.gpu.empty() && request.gpus != 1) {
@@ -129,7 +143,8 @@ Status CheckLine(const Ask& ask, const std::vector<GpuView>& gpus) {
 }
 
 bool IsNamed(const std::string& name, const GpuView& gpu) {
-  return name == std::to_string(gpu.occupancy.index) || EqualsIgnoringCase(name, gpu.occupancy.uuid);
+  const bool by_index = !gpu.device && name == std::to_string(gpu.occupancy.index);
+  return by_index || EqualsIgnoringCase(name, gpu.occupancy.uuid);
 }
 
 // One line for each GPU: the mechanism that came closest last, with what it lacks.
@@ -161,17 +176,18 @@ Choice Decide(const Ask& ask, const std::vector<GpuView>& gpus) {
   Choice choice;
   choice.status = CheckLine(ask, gpus);
   if (!choice.status.ok()) return choice;
-  const std::vector<Promise> needs = AllNeeds(ask);
+  const std::vector<Promise> needs = NeedsOf(ask);
   std::vector<double> costs;
   bool named = ask.request.gpu.empty();
   for (const GpuView& gpu : gpus) {
-    if (!ask.request.gpu.empty() && !IsNamed(ask.request.gpu, gpu)) continue;
+    if (ask.request.gpu.empty() ? gpu.device.has_value() : !IsNamed(ask.request.gpu, gpu)) continue;
     named = true;
     for (const Mechanism mechanism : kByCost) {
       for (const WayView& way : gpu.ways) {
         if (way.variant->mechanism != mechanism) continue;
         double cost = 0;
         choice.reasons.push_back(Weigh(ask, needs, gpu, way, &cost));
+        choice.reasons.back().view = static_cast<size_t>(&gpu - gpus.data());
         costs.push_back(cost);
       }
     }
@@ -201,10 +217,13 @@ Choice Decide(const Ask& ask, const std::vector<GpuView>& gpus) {
   }
   std::vector<std::string> names;
   for (const Promise promise : needs) names.emplace_back(gpu::Name(promise));
-  choice.status =
-      Refused("{} by one mechanism on {}:{}",
-              names.empty() ? "this cannot be given" : JoinNames(names, "and") + " cannot be kept",
-              wanted == 1 ? "any GPU asked for" : fmt::format("{} GPUs", wanted), WhyNothing(choice.reasons));
+  const std::string text =
+      fmt::format("{} by one mechanism on {}:{}",
+                  names.empty() ? "this cannot be given" : JoinNames(names, "and") + " cannot be kept",
+                  wanted == 1 ? "any GPU asked for" : fmt::format("{} GPUs", wanted), WhyNothing(choice.reasons));
+  const bool lacks =
+      std::any_of(choice.reasons.begin(), choice.reasons.end(), [](const Reason& reason) { return reason.lacks; });
+  choice.status = lacks ? Lacks("{}", text) : Refused("{}", text);
   return choice;
 }
 
@@ -260,10 +279,47 @@ Choice Choose(const Ask& ask, const std::vector<GpuView>& gpus) {
         fmt::format("{} would get {} by {} on GPU {}", what, reason.gives, gpu::Name(other.mechanism), reason.gpu);
     break;
   }
-  choice.status =
-      Refused("{}\n  {}", Message(choice.status),
-              choice.nearest.empty() ? "no smaller request would succeed now" : "nearest: " + choice.nearest);
+  // Into the first line, which is the one that says how it ended; the others are the reasons.
+  std::string text = Message(choice.status);
+  const size_t first = std::min(text.find(":\n"), text.size());
+  text.insert(first,
+              choice.nearest.empty() ? "; no smaller request would succeed now" : "; nearest: " + choice.nearest);
+  choice.status = Refused("{}", text);
   return choice;
+}
+
+Grant GrantOf(const Ask& ask, const Choice& choice, const std::vector<GpuView>& gpus) {
+  Grant grant;
+  grant.share = ask.request.share;
+  grant.mechanism = gpu::Name(choice.mechanism);
+  grant.need = ask.need;
+  grant.time_slice = ask.request.time_slice;
+  grant.processes = ask.request.processes;
+  for (const size_t chosen : choice.chosen) {
+    const Reason& reason = choice.reasons[chosen];
+    const GpuView& view = gpus[reason.view];
+    GpuGrant part;
+    part.index = view.occupancy.index;
+    // An instance is granted by where it stands on its GPU: a MIG device's UUID is another each time it is made.
+    part.uuid = reason.instance && view.device ? view.parent : view.occupancy.uuid;
+    part.instance = reason.instance;
+    part.memory = ask.request.memory;
+    part.compute = ask.request.compute;
+    grant.gpus.push_back(std::move(part));
+  }
+  return grant;
+}
+
+std::vector<Promise> NeedsOf(const Ask& ask) {
+  std::vector<Promise> needs = ask.need;
+  const auto add = [&needs](Promise promise) {
+    if (std::find(needs.begin(), needs.end(), promise) == needs.end()) needs.push_back(promise);
+  };
+  if (ask.request.memory) add(Promise::kMemoryQuota);
+  if (ask.request.compute) {
+    add(ask.request.compute->mode == ComputeMode::kHard ? Promise::kComputeCap : Promise::kComputeReservation);
+  }
+  return needs;
 }
 
 StatusOr<std::vector<Promise>> ParseNeed(std::string_view text) {
@@ -295,6 +351,7 @@ std::string_view Name(PromiseReason::Holds holds) {
     case PromiseReason::Holds::kKept: return "kept";
     case PromiseReason::Holds::kWhileInForce: return "kept while in force";
     case PromiseReason::Holds::kLiftedByBook: return "kept by the book";
+    case PromiseReason::Holds::kCapOnly: return "a cap only";
     case PromiseReason::Holds::kNot: break;
   }
   return "not kept";

@@ -35,6 +35,7 @@ struct WayView {
   enum class Standing { kSupported, kNotBuilt, kNotPossible } standing = Standing::kNotPossible;
   std::string why;  // why not, or a remark
   std::vector<PromiseView> promises;
+  bool lacks = false;  // not possible for want of something that can be had: a library, a tool
 };
 
 // A GPU instance that is there, whoever made it.
@@ -47,6 +48,10 @@ struct InstanceView {
 
 struct GpuView {
   GpuOccupancy occupancy;
+  // A MIG device instead of a GPU: the instance it belongs to. Only a request that names it gets it; `occupancy` is
+  // then the device's, but for the index, which is the GPU's.
+  std::optional<Instance> device;
+  std::string parent;                  // of such a device: the GPU's UUID
   const gpu::MigBoard* mig = nullptr;  // its table, when the board has MIG
   bool mig_pending = false;            // a change of mode waits for a reset
   bool mig_needs_reset = false;        // switching the mode does (before Hopper)
@@ -63,13 +68,17 @@ struct Ask {
 
 struct PromiseReason {
   gpu::Promise promise = gpu::Promise::kMemoryQuota;
-  enum class Holds { kKept, kWhileInForce, kLiftedByBook, kNot } holds = Holds::kNot;
+  // kCapOnly: a cap, which is no promise while strangers are there. Enough where --memory or --compute asked, and shown
+  // as not kept until they end; not where --need did.
+  enum class Holds { kKept, kWhileInForce, kLiftedByBook, kCapOnly, kNot } holds = Holds::kNot;
   std::string because;
 };
 
 // What one mechanism on one GPU would be for the request.
 struct Reason {
   uint32_t gpu = 0;
+  size_t view = 0;     // which of the GpuViews
+  bool lacks = false;  // it would do but for something that the machine lacks
   std::string gpu_name;
   gpu::Mechanism mechanism = gpu::Mechanism::kIntercept;
   std::string variant;
@@ -84,6 +93,7 @@ struct Reason {
   } verdict = Verdict::kNotPossible;
   std::string why;                      // for what was refused; a remark otherwise
   std::string gives;                    // "3g.20gb at 4", "8 GiB"; empty when refused
+  std::optional<Instance> instance;     // mig: where it would stand
   std::vector<PromiseReason> promises;  // one for each promise asked
 };
 
@@ -91,12 +101,17 @@ struct Choice {
   Status status;                // OK: granted
   std::vector<Reason> reasons;  // every GPU × variant, in the order of GPUs and of cost
   gpu::Mechanism mechanism = gpu::Mechanism::kIntercept;
-  std::vector<size_t> chosen;  // indices into reasons, one a GPU
-  std::string nearest;         // when refused: the request nearest to it that would succeed; empty: none
+  std::vector<size_t> chosen;          // indices into reasons, one a GPU
+  std::string nearest;                 // when refused: the request nearest to it that would succeed; empty: none
+  std::vector<std::string> proposals;  // when refused for holes between instances: what could be moved, and its price
 };
 
 Choice Choose(const Ask& ask, const std::vector<GpuView>& gpus);
+// What a choice that succeeded grants; without an id. `gpus` are those it was made from.
+Grant GrantOf(const Ask& ask, const Choice& choice, const std::vector<GpuView>& gpus);
 
+// What is asked in all: --need, and what --memory and --compute ask.
+std::vector<gpu::Promise> NeedsOf(const Ask& ask);
 // What --need takes: promises separated by commas. NoSuch names the nearest.
 StatusOr<std::vector<gpu::Promise>> ParseNeed(std::string_view text);
 std::string_view Name(Reason::Verdict verdict);

@@ -27,17 +27,28 @@ std::string WhoIsThere(const GpuView& gpu) {
   return names.empty() ? std::string() : JoinNames(names, "and");
 }
 
-StatusOr<Room> WholeGpu(const GpuView& gpu) {
+StatusOr<Room> WholeGpu(const Ask& ask, const GpuView& gpu) {
   if (const std::string who = WhoIsThere(gpu); !who.empty()) {
     return Refused("{} is not free as a whole: {} use it; wait for them, or ask for a part", NameOf(gpu), who);
   }
-  return Room{"the whole GPU", {}, static_cast<double>(gpu.occupancy.total.count)};
+  if (ask.request.processes.value_or(1) != 1) {
+    return Refused("{}: a whole GPU is for one process or for any number; --processes {} is neither", NameOf(gpu),
+                   *ask.request.processes);
+  }
+  Room room;
+  room.gives = "the whole GPU";
+  room.cost = static_cast<double>(gpu.occupancy.total.count);
+  return room;
 }
 
 StatusOr<Room> Sliced(const Ask& ask, const GpuView& gpu) {
   if (!gpu.exclusive_tenant.empty()) return Refused("{} belongs to share {} alone", NameOf(gpu), gpu.exclusive_tenant);
   // A tenant that nothing caps may take what others were promised.
   for (const Holding& holding : gpu.occupancy.holdings) {
+    if (ask.request.time_slice && holding.time_slice && *holding.time_slice != *ask.request.time_slice) {
+      return Refused("{}: a GPU has one class of time slices, and share {} asked for {}; ask for that, or for none",
+                     NameOf(gpu), holding.share, ToString(*holding.time_slice));
+    }
     if (!holding.memory && !holding.compute) continue;
     return Refused(
         "{}: share {} was promised a part of it, which a tenant without limits could take; intercept gives "
@@ -45,7 +56,15 @@ StatusOr<Room> Sliced(const Ask& ask, const GpuView& gpu) {
         NameOf(gpu), holding.share);
   }
   METE_RETURN_IF_ERROR(Fits(gpu.occupancy, ask.request.share, {}, {}));
-  return Room{"turns on the whole GPU", "the driver shares out time by context: more processes get more", 0};
+  if (ask.request.processes) {
+    return Refused("{}: nothing limits the processes of a time-sliced tenant; leave --processes out", NameOf(gpu));
+  }
+  Room room;
+  room.gives = "turns on the whole GPU";
+  if (ask.request.time_slice) room.gives += fmt::format(", {} time slices", ToString(*ask.request.time_slice));
+  room.remark = "the driver shares out time by context: more processes get more";
+  room.cost = static_cast<double>(gpu.occupancy.holdings.size());
+  return room;
 }
 
 StatusOr<Room> Intercepted(const Ask& ask, const GpuView& gpu) {
@@ -80,7 +99,28 @@ StatusOr<std::shared_ptr<const Board>> BoardOf(const gpu::MigBoard& board) {
   return made;
 }
 
-StatusOr<Room> Instance(const Ask& ask, const GpuView& gpu) {
+// A MIG device that was named: had whole, as it is.
+StatusOr<Room> NamedDevice(const Ask& ask, const GpuView& gpu) {
+  if (const std::string who = WhoIsThere(gpu); !who.empty()) {
+    return Refused("MIG device {} is not free: {} use it; --via intercept shares it", gpu.occupancy.uuid, who);
+  }
+  const gpu::MigProfile* profile = gpu.mig == nullptr ? nullptr : gpu.mig->Find(gpu.device->profile);
+  const Bytes memory = profile == nullptr ? gpu.occupancy.total : profile->memory;
+  if (ask.request.memory && *ask.request.memory > memory) {
+    return Refused("MIG device {} is a {}, which holds {} MiB, less than {}", gpu.occupancy.uuid, gpu.device->profile,
+                   memory.count / kMiB, mete::ToString(*ask.request.memory));
+  }
+  if (ask.request.compute) {
+    return Refused("MIG device {} has the compute slices that it has; leave --compute out, or do not name a device",
+                   gpu.occupancy.uuid);
+  }
+  Room room;
+  room.gives = fmt::format("{} at {}, which is there and free", gpu.device->profile, gpu.device->start);
+  room.instance = gpu.device;
+  return room;
+}
+
+StatusOr<Room> InstanceRoom(const Ask& ask, const GpuView& gpu) {
   if (gpu.mig == nullptr) return Refused("{}: mete has no MIG table of this board", NameOf(gpu));
   if (ask.request.gpus > 1) {
     return Refused("a CUDA process opens one MIG instance only, and {} GPUs are asked; give each its own run",
@@ -107,6 +147,7 @@ StatusOr<Room> Instance(const Ask& ask, const GpuView& gpu) {
   for (const InstanceView& instance : gpu.instances) {
     if (instance.tenant.empty() && gpu.mig->Find(instance.profile) == &profile) {
       room.gives = fmt::format("{} at {}, which is there and free", profile.name, instance.start);
+      room.instance = Instance{profile.name, instance.start, profile.memory_slices};
       return room;
     }
   }
@@ -139,7 +180,9 @@ StatusOr<Room> Instance(const Ask& ask, const GpuView& gpu) {
                                       : fmt::format("the largest that fits is {}, --memory {}MiB", largest->name,
                                                     largest->memory.count / kMiB));
   }
-  room.gives = fmt::format("{} at {}", profile.name, geometry.at(place->placement).start);
+  const mig::Placement& at = geometry.at(place->placement);
+  room.gives = fmt::format("{} at {}", profile.name, at.start);
+  room.instance = Instance{profile.name, at.start, at.size};
   room.cost = place->cost;
   return room;
 }
@@ -148,9 +191,9 @@ StatusOr<Room> Instance(const Ask& ask, const GpuView& gpu) {
 
 StatusOr<Room> RoomFor(gpu::Mechanism mechanism, const Ask& ask, const GpuView& gpu) {
   switch (mechanism) {
-    case gpu::Mechanism::kExclusive: return WholeGpu(gpu);
+    case gpu::Mechanism::kExclusive: return WholeGpu(ask, gpu);
     case gpu::Mechanism::kTimeSlicing: return Sliced(ask, gpu);
-    case gpu::Mechanism::kMig: return Instance(ask, gpu);
+    case gpu::Mechanism::kMig: return gpu.device ? NamedDevice(ask, gpu) : InstanceRoom(ask, gpu);
     case gpu::Mechanism::kIntercept: return Intercepted(ask, gpu);
     case gpu::Mechanism::kMps:
     case gpu::Mechanism::kVgpu: break;

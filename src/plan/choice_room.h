@@ -2,6 +2,7 @@
 #ifndef METE_PLAN_CHOICE_ROOM_H_
 #define METE_PLAN_CHOICE_ROOM_H_
 
+#include <optional>
 #include <string>
 
 #include "plan/choice.h"
@@ -11,7 +12,8 @@ namespace mete::plan {
 struct Room {
   std::string gives;   // "3g.20gb at 4"
   std::string remark;  // what a person should know: a mode to switch, a profile larger than its name suggests
-  double cost = 0;     // among GPUs of one mechanism: what the choice takes from later requests
+  std::optional<Instance> instance;  // mig: where it stands
+  double cost = 0;                   // among GPUs of one mechanism: what the choice takes from later requests
 };
 
 // Refused, saying who holds what and what would fit.

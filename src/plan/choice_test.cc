@@ -165,9 +165,77 @@ TEST(Choice, ExclusiveOnlyWhenTheWholeGpuIsAsked) {
 TEST(Choice, AForeignProcessEndsWhatTheBookLifts) {
   GpuView gpu = T4();
   gpu.occupancy.foreigners = {{71, "python3", Bytes{kGiB}}};
+  const Choice needed = Choose(Wants({Promise::kMemoryQuota}, 4), {gpu});
+  ASSERT_EQ(ExitCodeFor(needed.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(needed.status), HasSubstr("a cap only, because process 71, of no share, uses the GPU"));
+  // Who asked for a size gets it, and is told that it is a cap until the stranger ends.
+  const Choice sized = Choose(Wants({}, 4), {gpu});
+  ASSERT_TRUE(sized.status.ok()) << sized.status;
+  EXPECT_EQ(Chosen(sized).promises.at(0).holds, PromiseReason::Holds::kCapOnly);
+}
+
+TEST(Choice, BesideATenantWithoutLimitsNothingIsPromised) {
+  GpuView gpu = T4();
+  gpu.occupancy.holdings = {{"free", std::nullopt, std::nullopt, {}, "time-slicing", TimeSlice::kLong}};
   const Choice choice = Choose(Wants({}, 4), {gpu});
   ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
-  EXPECT_THAT(Message(choice.status), HasSubstr("a cap only, because process 71, of no share, uses the GPU"));
+  EXPECT_THAT(Message(choice.status), HasSubstr("nothing limits share free"));
+  // A GPU has one class of time slices.
+  Ask ask = Wants({});
+  ask.request.time_slice = TimeSlice::kShort;
+  const Choice other = Choose(ask, {gpu});
+  ASSERT_EQ(ExitCodeFor(other.status), ExitCode::kRefused);
+  EXPECT_THAT(Message(other.status), HasSubstr("share free asked for long"));
+  ask.request.time_slice = TimeSlice::kLong;
+  const Choice same = Choose(ask, {gpu});
+  ASSERT_TRUE(same.status.ok()) << same.status;
+  EXPECT_EQ(GrantOf(ask, same, {gpu}).time_slice, TimeSlice::kLong);
+  EXPECT_EQ(GrantOf(ask, same, {gpu}).mechanism, "time-slicing");
+  ask.request.via = "intercept";
+  EXPECT_EQ(ExitCodeFor(Choose(ask, {gpu}).status), ExitCode::kUsage);
+}
+
+TEST(Choice, WhatTheMachineLacksIsSaid) {
+  GpuView gpu = T4();
+  for (WayView& way : gpu.ways) {
+    if (way.variant->mechanism != Mechanism::kIntercept) continue;
+    way.standing = WayView::Standing::kNotPossible;
+    way.lacks = true;
+    way.why = "the interceptor is missing";
+  }
+  EXPECT_EQ(ExitCodeFor(Choose(Wants({}, 4), {gpu}).status), ExitCode::kLacks);
+  EXPECT_EQ(ExitCodeFor(Choose(Wants({}), {gpu}).status), ExitCode::kLacks);
+  // What it would not keep anyway is not for want of it.
+  EXPECT_EQ(ExitCodeFor(Choose(Wants({Promise::kFaultContainment}), {gpu}).status), ExitCode::kRefused);
+}
+
+TEST(Choice, AMigDeviceIsGivenWhenItIsNamed) {
+  GpuView device;
+  device.occupancy.uuid = "MIG-c0000000-0000-0000-0000-000000000000";
+  device.occupancy.name = "NVIDIA A100-SXM4-40GB MIG 3g.20gb";
+  device.occupancy.total = Bytes{20096 * kMiB};
+  device.device = Instance{"3g.20gb", 4, 4};
+  const GpuView parent = A100();
+  device.parent = parent.occupancy.uuid;
+  device.mig = parent.mig;
+  device.ways = Ways({{Mechanism::kTimeSlicing, "no effect on a MIG device"}, {Mechanism::kExclusive, "not whole"}});
+  // Not unless it is named.
+  EXPECT_EQ(Choose(Wants({}, 2), {T4(), device}).reasons.back().gpu_name, "Tesla T4");
+  Ask ask = Wants({}, 2);
+  ask.request.gpu = device.occupancy.uuid;
+  const std::vector<GpuView> views = {parent, device};
+  const Choice shared = Choose(ask, views);
+  ASSERT_TRUE(shared.status.ok()) << shared.status;
+  EXPECT_EQ(shared.mechanism, Mechanism::kIntercept);
+  EXPECT_EQ(GrantOf(ask, shared, views).gpus.at(0).uuid, device.occupancy.uuid);
+  ask.need = {Promise::kFaultContainment};
+  const Choice whole = Choose(ask, views);
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  const GpuGrant part = GrantOf(ask, whole, views).gpus.at(0);
+  EXPECT_EQ(part.uuid, parent.occupancy.uuid);
+  EXPECT_EQ(part.instance, (Instance{"3g.20gb", 4, 4}));
+  ask.request.memory = Bytes{20 * kGiB};
+  EXPECT_THAT(Message(Choose(ask, views).status), HasSubstr("holds 19968 MiB"));
 }
 
 TEST(Choice, SeveralGpusByOneMechanism) {

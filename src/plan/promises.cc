@@ -11,6 +11,9 @@ namespace {
 
 // Why caps on this GPU do not amount to quotas for all; empty when they do.
 std::string WhyNotForAll(const GpuOccupancy& gpu) {
+  if (const Holding* other = Unlimited(gpu); other != nullptr) {
+    return fmt::format("nothing limits share {} on GPU {}, which is time-sliced", other->share, gpu.index);
+  }
   if (!gpu.foreigners.empty()) {
     const Foreigner& first = gpu.foreigners.front();
     const std::string program = first.program.empty() ? "" : fmt::format(" ({})", first.program);
@@ -58,7 +61,7 @@ std::vector<PromiseState> PromisesNow(const GpuOccupancy& gpu, size_t which, con
   add("compute-cap", hard, hard, hard ? "while its launches pass the interceptor" : "not asked");
   if (!soft && !hard) {
     add("compute-reservation", false, false, "not asked");
-  } else if (!gpu.foreigners.empty()) {
+  } else if (!gpu.foreigners.empty() || Unlimited(gpu) != nullptr) {
     add("compute-reservation", soft, false, obstacle);
   } else {
     const bool fits = promised <= 10000;
@@ -66,6 +69,25 @@ std::vector<PromiseState> PromisesNow(const GpuOccupancy& gpu, size_t which, con
         fits ? "promises fit, windows are weighted and " + all : "compute promises add up to more than 100 %");
   }
   states.push_back({"enforced-outside", false, false, "intercept works inside the tenant and stops accidents only"});
+  return states;
+}
+
+std::vector<PromiseState> PromisesByTable(const GpuOccupancy& gpu, const WayView& way,
+                                          const std::vector<gpu::Promise>& asked, const Enforcement& enforcement) {
+  std::vector<PromiseState> states;
+  const bool alone = way.variant->mechanism == gpu::Mechanism::kExclusive;
+  for (const PromiseView& view : way.promises) {
+    PromiseState state{std::string(gpu::Name(view.promise)), false, view.keeps == Keeps::kAlways, view.why};
+    state.asked = std::find(asked.begin(), asked.end(), view.promise) != asked.end();
+    if (state.kept && !enforcement.in_force) {
+      state.kept = false;
+      state.because = enforcement.because;
+    } else if (state.kept && alone && !gpu.foreigners.empty()) {
+      state.kept = false;
+      state.because = fmt::format("process {} of no share uses the GPU; not kept until it ends", gpu.foreigners[0].pid);
+    }
+    states.push_back(std::move(state));
+  }
   return states;
 }
 

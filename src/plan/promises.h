@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/choice.h"
 #include "plan/values.h"
 
 namespace mete::plan {
@@ -26,6 +27,10 @@ struct Enforcement {
 
 // The promises of the share gpu.holdings[which]. `which` must be a valid index.
 std::vector<PromiseState> PromisesNow(const GpuOccupancy& gpu, size_t which, const Enforcement& enforcement);
+
+// All promises of a share that has the GPU by another mechanism, as the table of promises says for `way`.
+std::vector<PromiseState> PromisesByTable(const GpuOccupancy& gpu, const WayView& way,
+                                          const std::vector<gpu::Promise>& asked, const Enforcement& enforcement);
 
 }  // namespace mete::plan
 

@@ -126,6 +126,12 @@ Bytes Usable(const GpuOccupancy& gpu) { return Bytes{Minus(gpu.total.count, gpu.
 
 Bytes LargestQuota(const GpuOccupancy& gpu) { return Bytes{Minus(Usable(gpu).count, TakenMemory(gpu, std::string()))}; }
 
+const Holding* Unlimited(const GpuOccupancy& gpu) {
+  const auto found = std::find_if(gpu.holdings.begin(), gpu.holdings.end(),
+                                  [](const Holding& holding) { return holding.mechanism == "time-slicing"; });
+  return found == gpu.holdings.end() ? nullptr : &*found;
+}
+
 Percent LargestCompute(const GpuOccupancy& gpu) {
   const uint32_t taken = TakenCompute(gpu, std::string());
   return Percent{taken < kFull ? kFull - taken : 0};
@@ -134,8 +140,10 @@ Percent LargestCompute(const GpuOccupancy& gpu) {
 Status Fits(const GpuOccupancy& gpu, const std::string& share, std::optional<Bytes> memory,
             std::optional<Compute> compute) {
   if (gpu.mig_enabled) {
-    return Refused("{} is in MIG mode: intercept shares whole GPUs only; turn MIG mode off or name another GPU",
-                   Name(gpu));
+    return Refused(
+        "{} is in MIG mode: intercept shares whole GPUs and MIG devices; name one of its MIG devices with --gpu, or "
+        "another GPU",
+        Name(gpu));
   }
   if (memory) {
     METE_RETURN_IF_ERROR(FitsMemory(gpu, share, *memory));
@@ -302,6 +310,23 @@ std::string ToString(OnBypass answer) {
     case OnBypass::kKill: return "kill";
   }
   return "report";
+}
+
+StatusOr<TimeSlice> ParseTimeSlice(std::string_view text) {
+  for (const TimeSlice slice : {TimeSlice::kDefault, TimeSlice::kShort, TimeSlice::kMedium, TimeSlice::kLong}) {
+    if (text == ToString(slice)) return slice;
+  }
+  return Usage("'{}' is no class of time slices: there are default, short, medium and long", text);
+}
+
+std::string ToString(TimeSlice slice) {
+  switch (slice) {
+    case TimeSlice::kDefault: return "default";
+    case TimeSlice::kShort: return "short";
+    case TimeSlice::kMedium: return "medium";
+    case TimeSlice::kLong: return "long";
+  }
+  return "default";
 }
 
 std::string ToString(const Compute& compute) {

@@ -23,8 +23,12 @@ Bytes LargestQuota(const GpuOccupancy& gpu);
 // The largest compute promise that could still be made here.
 Percent LargestCompute(const GpuOccupancy& gpu);
 
-// Chooses GPUs and sizes. Without `gpu`, the GPU on which the request fits and which is then left with the least
-// unpromised memory (so that large requests still fit elsewhere); a request without memory goes where the most is left.
+// A tenant of the GPU that nothing limits, so that no promise to another can be kept beside it; null: there is none.
+const Holding* Unlimited(const GpuOccupancy& gpu);
+
+// Interception alone: chooses GPUs and sizes. Without `gpu`, the GPU on which the request fits and which is then left
+// with the least unpromised memory (so that large requests still fit elsewhere); a request without memory goes where
+// the most is left.
 StatusOr<Grant> Resolve(const Request& request, const Occupancy& occupancy);
 
 // May the named share hold `wanted` on this GPU instead of what it holds? Its own holding does not count against it.
@@ -44,6 +48,9 @@ StatusOr<Compute> ParseCompute(std::string_view text);
 // Reads "report", "freeze" or "kill" (Usage).
 StatusOr<OnBypass> ParseOnBypass(std::string_view text);
 std::string ToString(OnBypass answer);
+// Reads "default", "short", "medium" or "long" (Usage).
+StatusOr<TimeSlice> ParseTimeSlice(std::string_view text);
+std::string ToString(TimeSlice slice);
 std::string ToString(const Compute& compute);  // "30 % hard"
 std::string ToString(ComputeMode mode);        // "work-conserving", "hard", "soft"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/quantities.h"
+#include "gpu/promises.h"
 
 namespace mete::plan {
 
@@ -26,6 +27,10 @@ enum class OnBypass {
   kKill = 2,    // besides: they are killed
 };
 
+// How long the driver lets a context keep the GPU while others wait: `nvidia-smi compute-policy`'s classes. How long
+// each is, is not published; short is less than medium, and medium less than long.
+enum class TimeSlice { kDefault = 0, kShort = 1, kMedium = 2, kLong = 3 };
+
 struct Compute {
   ComputeMode mode = ComputeMode::kWorkConserving;
   Percent percent;  // meaningless when work-conserving
@@ -34,21 +39,25 @@ struct Compute {
 
 // What a tenant asks. An absent value asks for no promise of that kind.
 struct Request {
-  std::string share;               // the name the share is to have
-  std::string gpu;                 // NVML index, GPU-UUID or MIG-UUID; empty: any
-  int gpus = 1;                    // that much on each of so many GPUs
-  bool gpus_given = false;         // --gpus was written: alone it asks for whole GPUs
-  std::optional<Bytes> memory;     // memory-quota
-  std::optional<Compute> compute;  // compute-cap or compute-reservation
-  std::string via;                 // the mechanism insisted on; empty: mete chooses
+  std::string share;                    // the name the share is to have
+  std::string gpu;                      // NVML index, GPU-UUID or MIG-UUID; empty: any
+  int gpus = 1;                         // that much on each of so many GPUs
+  bool gpus_given = false;              // --gpus was written: alone it asks for whole GPUs
+  std::optional<Bytes> memory;          // memory-quota
+  std::optional<Compute> compute;       // compute-cap or compute-reservation
+  std::string via;                      // the mechanism insisted on; empty: mete chooses
+  std::optional<TimeSlice> time_slice;  // the class of slices on the GPU; time-slicing alone has it
+  std::optional<int> processes;         // that may use the GPU at a time; absent: any number
 };
 
-// What one share holds on one GPU.
+// What one share holds on one GPU or MIG device.
 struct Holding {
   std::string share;
-  std::optional<Bytes> memory;     // its quota, if it asked for one
-  std::optional<Compute> compute;  // its promise, if it asked for one
-  Bytes used;                      // what its processes hold now
+  std::optional<Bytes> memory;          // its quota, if it asked for one
+  std::optional<Compute> compute;       // its promise, if it asked for one
+  Bytes used;                           // what its processes hold now
+  std::string mechanism = "intercept";  // by which it has it
+  std::optional<TimeSlice> time_slice;  // the class it asked for
 };
 
 // A process that uses the GPU without a share of this node's book.
@@ -82,12 +91,20 @@ struct Allotment {
   friend bool operator==(const Allotment&, const Allotment&) = default;
 };
 
+// A GPU instance with one compute instance that fills it: where it stands. Sizes in memory slices.
+struct Instance {
+  std::string profile;  // "3g.20gb"
+  int start = 0, size = 0;
+  friend bool operator==(const Instance&, const Instance&) = default;
+};
+
 struct GpuGrant {
   uint32_t index = 0;
-  std::string uuid;
+  std::string uuid;                // of the GPU, or of the MIG device that interception shares
   std::optional<Bytes> memory;     // as asked
   std::optional<Compute> compute;  // as asked
   Allotment allotment;
+  std::optional<Instance> instance;  // mig: the instance on that GPU
 };
 
 struct Grant {
@@ -96,6 +113,9 @@ struct Grant {
   std::string mechanism;  // "intercept"
   bool preload = false;
   OnBypass on_bypass = OnBypass::kReport;
+  std::vector<gpu::Promise> need;       // promises asked for beside memory and compute
+  std::optional<TimeSlice> time_slice;  // as asked
+  std::optional<int> processes;         // as asked
   std::vector<GpuGrant> gpus;
 };
 

@@ -16,10 +16,28 @@ StatusOr<GpuReading> ReadGpu(const nvml::Device& device) {
   reading.uuid = device.uuid();
   reading.name = device.name();
   METE_ASSIGN_OR_RETURN(reading.memory, device.Memory());
-  METE_ASSIGN_OR_RETURN(const nvml::MigState mig, device.Mig());
-  reading.mig_enabled = mig.current == nvml::MigMode::kEnabled;
   METE_ASSIGN_OR_RETURN(reading.processes, device.ComputeProcesses());
   return reading;
+}
+
+StatusOr<GpuReading> ReadWholeGpu(const nvml::Device& device) {
+  METE_ASSIGN_OR_RETURN(GpuReading reading, ReadGpu(device));
+  METE_ASSIGN_OR_RETURN(reading.mig, device.Mig());
+  if (reading.mig.current != nvml::MigMode::kEnabled) return reading;
+  METE_ASSIGN_OR_RETURN(reading.instances, device.GpuInstances());
+  return reading;
+}
+
+// A MIG device may go while it is looked at; then it is not there.
+void ReadMigDevices(const nvml::Device& device, const std::string& parent, std::vector<GpuReading>* readings) {
+  const auto devices = device.MigDevices();
+  if (!devices.ok()) return;
+  for (const auto& one : *devices) {
+    StatusOr<GpuReading> reading = ReadGpu(*one);
+    if (!reading.ok()) continue;
+    reading->parent = parent;
+    readings->push_back(*std::move(reading));
+  }
 }
 
 }  // namespace
@@ -29,9 +47,11 @@ StatusOr<std::vector<GpuReading>> ReadGpus(const nvml::Library& library) {
   std::vector<GpuReading> readings;
   Status first_fault = OkStatus();
   for (const auto& device : devices) {
-    StatusOr<GpuReading> reading = ReadGpu(*device);
+    StatusOr<GpuReading> reading = ReadWholeGpu(*device);
     if (reading.ok()) {
+      const bool mig = reading->mig.current == nvml::MigMode::kEnabled;
       readings.push_back(*std::move(reading));
+      if (mig) ReadMigDevices(*device, device->uuid(), &readings);
     } else if (first_fault.ok()) {
       first_fault = reading.status();
     }

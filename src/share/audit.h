@@ -22,8 +22,10 @@ namespace mete::share {
 struct GpuReading {
   uint32_t index = 0;
   std::string uuid, name;
+  std::string parent;  // of a MIG device: its GPU's UUID; of a GPU: empty
   nvml::MemoryUse memory;
-  bool mig_enabled = false;
+  nvml::MigState mig;
+  std::vector<nvml::GpuInstance> instances;  // of a GPU in MIG mode
   std::vector<nvml::Process> processes;
 };
 

@@ -4,17 +4,22 @@
 
 #include <utility>
 
+#include "plan/choice.h"
+#include "share/book_statement.h"
+
 namespace mete::share {
 namespace {
 
-constexpr int kSchema = 2;
+constexpr int kSchema = 3;
 constexpr const char* kTables = R"(
 CREATE TABLE shares(id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind INTEGER NOT NULL, state INTEGER NOT NULL,
                     mechanism TEXT NOT NULL, preload INTEGER NOT NULL, made_at INTEGER NOT NULL,
-                    on_bypass INTEGER NOT NULL DEFAULT 0) STRICT;
+                    on_bypass INTEGER NOT NULL DEFAULT 0, need TEXT NOT NULL DEFAULT '', time_slice INTEGER,
+                    processes INTEGER) STRICT;
 CREATE TABLE grants(share_id TEXT NOT NULL REFERENCES shares(id) ON DELETE CASCADE, position INTEGER NOT NULL,
                     gpu_uuid TEXT NOT NULL, gpu_index INTEGER NOT NULL, memory INTEGER, compute_mode INTEGER,
-                    compute_hundredths INTEGER, PRIMARY KEY(share_id, position)) STRICT;
+                    compute_hundredths INTEGER, profile TEXT, start INTEGER, size INTEGER,
+                    PRIMARY KEY(share_id, position)) STRICT;
 CREATE TABLE slots(share_id TEXT NOT NULL REFERENCES shares(id) ON DELETE CASCADE, slot INTEGER NOT NULL,
                    generation INTEGER NOT NULL, pid INTEGER NOT NULL, start_time INTEGER NOT NULL,
                    program TEXT NOT NULL, PRIMARY KEY(share_id, slot)) STRICT;
@@ -24,68 +29,23 @@ CREATE TABLE events(id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, s
                     kind TEXT NOT NULL, text TEXT NOT NULL) STRICT;
 CREATE TABLE boot(id TEXT NOT NULL) STRICT;
 )";
+constexpr const char* kNewInThree = R"(
+CREATE TABLE objects(share_id TEXT NOT NULL, kind TEXT NOT NULL, gpu TEXT NOT NULL, key TEXT NOT NULL,
+                     data TEXT NOT NULL, PRIMARY KEY(share_id, kind, gpu, key)) STRICT;
+CREATE TABLE demand(board TEXT NOT NULL, profile TEXT NOT NULL, weight REAL NOT NULL,
+                    PRIMARY KEY(board, profile)) STRICT;
+)";
 constexpr const char* kFromOne = "ALTER TABLE shares ADD COLUMN on_bypass INTEGER NOT NULL DEFAULT 0";
+constexpr const char* kFromTwo = R"(
+ALTER TABLE shares ADD COLUMN need TEXT NOT NULL DEFAULT '';
+ALTER TABLE shares ADD COLUMN time_slice INTEGER;
+ALTER TABLE shares ADD COLUMN processes INTEGER;
+ALTER TABLE grants ADD COLUMN profile TEXT;
+ALTER TABLE grants ADD COLUMN start INTEGER;
+ALTER TABLE grants ADD COLUMN size INTEGER;
+)";
 
 }  // namespace
-
-// One prepared statement; binds in order, reads columns in order. NULL is an absent optional.
-class Book::Statement {
- public:
-  Statement(const Book& book, const char* sql) : book_(book) {
-    code_ = sqlite3_prepare_v2(book.db_, sql, -1, &statement_, nullptr);
-  }
-  ~Statement() { sqlite3_finalize(statement_); }
-  Statement(const Statement&) = delete;
-  Statement& operator=(const Statement&) = delete;
-
-  Statement& Bind(const std::string& text) {
-    if (code_ == SQLITE_OK) {
-      code_ = sqlite3_bind_text(statement_, ++bound_, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
-    }
-    return *this;
-  }
-  Statement& Bind(int64_t value) {
-    if (code_ == SQLITE_OK) code_ = sqlite3_bind_int64(statement_, ++bound_, value);
-    return *this;
-  }
-  Statement& Bind(const std::optional<int64_t>& value) {
-    if (value) return Bind(*value);
-    if (code_ == SQLITE_OK) code_ = sqlite3_bind_null(statement_, ++bound_);
-    return *this;
-  }
-  // True: a row is there. False: no more rows, or a failure (see Done).
-  bool Step() {
-    if (code_ != SQLITE_OK && code_ != SQLITE_ROW) return false;
-    code_ = sqlite3_step(statement_);
-    read_ = 0;
-    return code_ == SQLITE_ROW;
-  }
-  // After the last row.
-  Status Done(const std::string& what) { return code_ == SQLITE_DONE ? OkStatus() : book_.Failed(what); }
-  Status Run(const std::string& what) {
-    Step();
-    return Done(what);
-  }
-  std::string Text() {
-    const int column = read_++;
-    const unsigned char* text = sqlite3_column_text(statement_, column);
-    const auto size = static_cast<size_t>(sqlite3_column_bytes(statement_, column));
-    return text == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(text), size);
-  }
-  int64_t Number() { return sqlite3_column_int64(statement_, read_++); }
-  std::optional<int64_t> MaybeNumber() {
-    if (sqlite3_column_type(statement_, read_) != SQLITE_NULL) return Number();
-    ++read_;
-    return std::nullopt;
-  }
-
- private:
-  const Book& book_;
-  sqlite3_stmt* statement_ = nullptr;
-  int code_ = SQLITE_OK;
-  int bound_ = 0;
-  int read_ = 0;
-};
 
 StatusOr<std::unique_ptr<Book>> Book::Open(const std::string& path) {
   std::unique_ptr<Book> book(new Book(path));
@@ -122,8 +82,11 @@ Status Book::Prepare() {
   }
   if (version == kSchema) return OkStatus();
   METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-  Status made = Execute(version == 0 ? kTables : kFromOne);
-  if (made.ok()) made = Execute("PRAGMA user_version=2");
+  Status made = version == 0 ? Execute(kTables) : OkStatus();
+  if (made.ok() && version == 1) made = Execute(kFromOne);
+  if (made.ok() && version != 0) made = Execute(kFromTwo);
+  if (made.ok()) made = Execute(kNewInThree);
+  if (made.ok()) made = Execute("PRAGMA user_version=3");
   if (made.ok()) made = Execute("COMMIT");
   if (!made.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   return made;
@@ -163,7 +126,9 @@ Status Book::Execute(const char* sql) const {
 StatusOr<std::vector<ShareRow>> Book::Shares() const {
   std::vector<ShareRow> rows;
   Statement shares(
-      *this, "SELECT id, name, kind, state, mechanism, preload, made_at, on_bypass FROM shares ORDER BY made_at, name");
+      *this,
+      "SELECT id, name, kind, state, mechanism, preload, made_at, on_bypass, need, time_slice, processes FROM shares "
+      "ORDER BY made_at, name");
   while (shares.Step()) {
     ShareRow row;
     row.grant.id = shares.Text();
@@ -174,13 +139,18 @@ StatusOr<std::vector<ShareRow>> Book::Shares() const {
     row.grant.preload = shares.Number() != 0;
     row.made_at = shares.Number();
     row.grant.on_bypass = static_cast<plan::OnBypass>(shares.Number());
+    const std::string need = shares.Text();
+    // What another version knew and this one does not is no promise of this one.
+    if (auto needs = plan::ParseNeed(need); !need.empty() && needs.ok()) row.grant.need = *std::move(needs);
+    if (const auto slice = shares.MaybeNumber()) row.grant.time_slice = static_cast<plan::TimeSlice>(*slice);
+    if (const auto processes = shares.MaybeNumber()) row.grant.processes = static_cast<int>(*processes);
     rows.push_back(std::move(row));
   }
   METE_RETURN_IF_ERROR(shares.Done("read"));
   for (ShareRow& row : rows) {
     Statement grants(*this,
-                     "SELECT gpu_uuid, gpu_index, memory, compute_mode, compute_hundredths FROM grants "
-                     "WHERE share_id=? ORDER BY position");
+                     "SELECT gpu_uuid, gpu_index, memory, compute_mode, compute_hundredths, profile, start, size "
+                     "FROM grants WHERE share_id=? ORDER BY position");
     grants.Bind(row.grant.id);
     while (grants.Step()) {
       plan::GpuGrant gpu;
@@ -193,6 +163,11 @@ StatusOr<std::vector<ShareRow>> Book::Shares() const {
         gpu.compute = plan::Compute{*mode == 2 ? plan::ComputeMode::kSoft : plan::ComputeMode::kHard,
                                     Percent{static_cast<uint32_t>(*percent)}};
       }
+      plan::Instance instance;
+      instance.profile = grants.Text();
+      instance.start = static_cast<int>(grants.Number());
+      instance.size = static_cast<int>(grants.Number());
+      if (!instance.profile.empty()) gpu.instance = std::move(instance);
       row.grant.gpus.push_back(std::move(gpu));
     }
     METE_RETURN_IF_ERROR(grants.Done("read"));
@@ -260,6 +235,14 @@ std::optional<int64_t> ModeOf(const plan::GpuGrant& gpu) {
   if (!gpu.compute) return std::nullopt;
   return gpu.compute->mode == plan::ComputeMode::kSoft ? 2 : 1;
 }
+std::optional<int64_t> Maybe(const std::optional<int>& number) {
+  return number ? std::optional<int64_t>(*number) : std::nullopt;
+}
+std::string NeedText(const std::vector<gpu::Promise>& need) {
+  std::string text;
+  for (const gpu::Promise promise : need) text += (text.empty() ? "" : ",") + std::string(gpu::Name(promise));
+  return text;
+}
 std::optional<int64_t> PercentOf(const plan::GpuGrant& gpu) {
   if (!gpu.compute) return std::nullopt;
   return gpu.compute->percent.hundredths;
@@ -269,20 +252,24 @@ std::optional<int64_t> PercentOf(const plan::GpuGrant& gpu) {
 
 Status Book::Insert(const ShareRow& row, const std::optional<ProcessId>& holder) {
   METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-  Status status = Statement(*this, "INSERT INTO shares VALUES(?,?,?,?,?,?,?,?)")
-                      .Bind(row.grant.id)
-                      .Bind(row.grant.share)
-                      .Bind(static_cast<int64_t>(row.kind))
-                      .Bind(static_cast<int64_t>(row.state))
-                      .Bind(row.grant.mechanism)
-                      .Bind(int64_t{row.grant.preload})
-                      .Bind(row.made_at)
-                      .Bind(static_cast<int64_t>(row.grant.on_bypass))
-                      .Run("write");
+  Status status =
+      Statement(*this, "INSERT INTO shares VALUES(?,?,?,?,?,?,?,?,?,?,?)")
+          .Bind(row.grant.id)
+          .Bind(row.grant.share)
+          .Bind(static_cast<int64_t>(row.kind))
+          .Bind(static_cast<int64_t>(row.state))
+          .Bind(row.grant.mechanism)
+          .Bind(int64_t{row.grant.preload})
+          .Bind(row.made_at)
+          .Bind(static_cast<int64_t>(row.grant.on_bypass))
+          .Bind(NeedText(row.grant.need))
+          .Bind(row.grant.time_slice ? std::optional(static_cast<int64_t>(*row.grant.time_slice)) : std::nullopt)
+          .Bind(Maybe(row.grant.processes))
+          .Run("write");
   int64_t position = 0;
   for (const plan::GpuGrant& gpu : row.grant.gpus) {
     if (!status.ok()) break;
-    status = Statement(*this, "INSERT INTO grants VALUES(?,?,?,?,?,?,?)")
+    status = Statement(*this, "INSERT INTO grants VALUES(?,?,?,?,?,?,?,?,?,?)")
                  .Bind(row.grant.id)
                  .Bind(position++)
                  .Bind(gpu.uuid)
@@ -290,6 +277,9 @@ Status Book::Insert(const ShareRow& row, const std::optional<ProcessId>& holder)
                  .Bind(MemoryOf(gpu))
                  .Bind(ModeOf(gpu))
                  .Bind(PercentOf(gpu))
+                 .Bind(gpu.instance ? std::optional(gpu.instance->profile) : std::nullopt)
+                 .Bind(gpu.instance ? std::optional<int64_t>(gpu.instance->start) : std::nullopt)
+                 .Bind(gpu.instance ? std::optional<int64_t>(gpu.instance->size) : std::nullopt)
                  .Run("write");
   }
   if (status.ok() && holder) status = PutHolder({row.grant.id, *holder});
@@ -386,7 +376,9 @@ StatusOr<std::string> Book::Boot() const {
 }
 
 Status Book::StartBoot(const std::string& boot_id) {
-  METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE; DELETE FROM slots; DELETE FROM holders; DELETE FROM boot"));
+  METE_RETURN_IF_ERROR(
+      Execute("BEGIN IMMEDIATE; DELETE FROM slots; DELETE FROM holders; DELETE FROM boot;"
+              "DELETE FROM objects WHERE kind IN ('compute-mode', 'time-slice')"));
   Status status = Statement(*this, "INSERT INTO boot VALUES(?)").Bind(boot_id).Run("write");
   if (status.ok()) status = Execute("COMMIT");
   if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "mechanism/journal.h"
 #include "plan/values.h"
 #include "share/process.h"
 
@@ -78,9 +79,15 @@ class Book {
   Status DropSlot(const std::string& share_id, uint32_t slot);
   Status AddEvent(const EventRow& row);  // keeps the newest 1000
 
+  // What mechanisms made or changed (mechanism/journal.h), in the order written; an empty text means any.
+  StatusOr<std::vector<mechanism::Object>> Objects(const std::string& kind, const std::string& gpu) const;
+  Status PutObject(const mechanism::Object& object);
+  Status DropObject(const mechanism::Object& object);
+
   // The boot during which the slots and holders were written; a new one means that they are all dead.
   StatusOr<std::string> Boot() const;
-  // Forgets slots and holders of an earlier boot and notes this one.
+  // Forgets what ended with an earlier boot (slots, holders, settings that a driver keeps in memory) and notes this
+  // one.
   Status StartBoot(const std::string& boot_id);
 
  private:

@@ -52,7 +52,6 @@ StatusOr<Fd> Lock(const std::string& path, const std::string& note, const std::s
 
 Broker::Broker(Options options)
     : options_(std::move(options)),
-      mechanism_({options_.places.driver_root, options_.interceptor_dir, options_.places.grants}),
       // Even, and ahead of every earlier broker's: that one counted by two in at least 6 ms.
       audits_(static_cast<uint32_t>(ledger::MonotonicNs() / 1'000'000) & ~uint32_t{1}) {}
 
@@ -66,6 +65,7 @@ StatusOr<std::unique_ptr<Broker>> Broker::Start(Options options) {
   METE_RETURN_IF_ERROR(MakePlaces(broker->options_.places));
   METE_RETURN_IF_ERROR(broker->TakeLocks());
   METE_ASSIGN_OR_RETURN(broker->nvml_, broker->options_.open_nvml());
+  broker->MakeMechanisms();
   broker->OpenKernelLimits();
   METE_ASSIGN_OR_RETURN(broker->loop_, Loop::Make());
   METE_ASSIGN_OR_RETURN(broker->book_, Book::Open(broker->options_.places.book));
@@ -124,9 +124,10 @@ Status Broker::HealShare(const ShareRow& row, const std::vector<SlotRow>& slots,
   }
   if (!reason.empty()) {
     log::Info("healed share={} removed: {}", row.grant.share, reason);
-    METE_RETURN_IF_ERROR(mechanism_.Release(row.grant));
-    RemoveKernelGroup(row.grant);
-    METE_RETURN_IF_ERROR(book_->Delete(row.grant.id));
+    METE_RETURN_IF_ERROR(book_->SetState(row.grant.id, RowState::kEnding));
+    ShareRow ending = row;
+    ending.state = RowState::kEnding;
+    (void)ReleaseRow(ending);  // what fails is noted, and tried again
     Note(row.grant.share, {}, "ended", reason);
     return OkStatus();
   }
@@ -135,7 +136,17 @@ Status Broker::HealShare(const ShareRow& row, const std::vector<SlotRow>& slots,
   for (plan::GpuGrant& gpu : share->row.grant.gpus) gpu.index = gpus_[gpu.uuid].reading.index;
   Share& healed = *share;
   shares_[row.grant.id] = std::move(share);
-  METE_RETURN_IF_ERROR(PutInForce(healed, alive));
+  const Status in_force = PutInForce(healed, alive);
+  if (!in_force.ok() && (healed.intercepted() || !healed.tenancy)) return in_force;
+  if (!healed.intercepted()) {
+    // A device that does not give now what it gave before takes nothing from the other shares.
+    if (in_force.ok()) {
+      (void)Verify(healed);
+    } else {
+      healed.invalid = Message(in_force);
+      Note(row.grant.share, {}, "invalid", healed.invalid);
+    }
+  }
   for (const auto& entry : healed.tenancy->holders()) {
     WatchSlot(healed, entry.second);
     EnterKernelGroup(healed, entry.second.process.pid);  // the group may be new
@@ -152,7 +163,8 @@ Status Broker::HealShare(const ShareRow& row, const std::vector<SlotRow>& slots,
 // Directories of grants that the book does not know: left by a broker that died between two steps.
 Status Broker::RemoveOrphans() {
   std::set<std::string> known;
-  for (const auto& entry : shares_) known.insert(mechanism_.Directory(entry.second->row.grant));
+  for (const auto& entry : shares_) known.insert(Directory(entry.second->row.grant));
+  for (const auto& entry : unreleased_) known.insert(Directory(entry.second.grant));
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(options_.places.grants, error)) {
     if (known.count(entry.path().string()) != 0) continue;
@@ -189,7 +201,7 @@ Status Broker::Run() {
     }
     if (NodeGone()) break;
     RemoveKernelLeftovers();
-    if (!shares_.empty() || !callers_.empty()) busy = Clock::now();
+    if (!shares_.empty() || !callers_.empty() || !unreleased_.empty()) busy = Clock::now();
     if (Clock::now() - busy >= options_.idle && TryToLeave()) break;
   }
   log::Info("broker ends node={} shares={}", options_.places.node, shares_.size());
@@ -221,6 +233,7 @@ bool Broker::NodeGone() {
   const StatusOr<std::string> node = NodeName(options_.places.driver_root);
   if (node.ok() && *node == options_.places.node) return false;
   log::Warn("the driver root {} has gone: its {} shares end with it", options_.places.driver_root, shares_.size());
+  unreleased_.clear();
   std::vector<Share*> all;
   for (auto& entry : shares_) all.push_back(entry.second.get());
   for (Share* share : all) {

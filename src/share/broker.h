@@ -27,6 +27,8 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "ledger/messages.h"
+#include "mechanism/gpu_view.h"
+#include "mechanism/grant_directory.h"
 #include "mechanism/intercept/intercept.h"
 #include "mechanism/intercept/kernel_limits.h"
 #include "nvml/library.h"
@@ -47,7 +49,8 @@ class Broker {
   struct Options {
     Places places;
     std::string interceptor_dir;
-    std::string cgroups;  // SYS/fs/cgroup of the node; empty: none, and the kernel is not asked
+    std::string cgroups;   // SYS/fs/cgroup of the node; empty: none, and the kernel is not asked
+    std::string sys_root;  // SYS of the node; empty: nothing there is looked at
     std::function<StatusOr<std::unique_ptr<nvml::Library>>()> open_nvml;
     std::chrono::milliseconds idle{5000};
     std::chrono::milliseconds audit_period{1000};
@@ -89,8 +92,9 @@ class Broker {
   struct Share {
     ShareRow row;
     ledger::ShareKey key = 0;
+    const mechanism::Mechanism* mechanism = nullptr;
     mechanism::Edits edits;
-    std::unique_ptr<Tenancy> tenancy;
+    std::unique_ptr<Tenancy> tenancy;  // of a share without the interceptor: pages that nobody maps
     Fd listener;
     std::map<int, Fd> connections;
     std::vector<RunHolder> run_holders;
@@ -98,10 +102,19 @@ class Broker {
     std::string no_kernel;                                  // why
     std::vector<Watch> watches;                             // in the order of row.grant.gpus
     std::vector<Leaver> leavers;
-    std::vector<ProcessId> frozen;  // stopped for going past their quota
+    std::vector<ProcessId> frozen;          // stopped for going past their quota
+    std::map<uint32_t, ProcessId> members;  // seen on its GPUs, of a share without the interceptor; by pid
+    std::string invalid;                    // which evidence failed when it was last looked at; empty: none
+    uint64_t verified_ns = 0;
+
+    // By the library in its processes, which take slots; else by the GPU it has, and its processes are found.
+    bool intercepted() const { return row.grant.mechanism == "intercept"; }
   };
+  // The book, as mechanisms write into it.
+  class BookJournal;
   struct Gpu {
     GpuReading reading;
+    mechanism::GpuFacts facts;  // of a GPU; as when somebody last asked for a share
     std::unique_ptr<Windows> windows;
     std::map<uint32_t, plan::Foreigner> foreigners;  // by pid
   };
@@ -122,6 +135,26 @@ class Broker {
   bool TryToLeave();
   bool NodeGone();
 
+  // broker_choice.cc: which mechanism, on which GPU
+  void MakeMechanisms();
+  const mechanism::Mechanism* MechanismOf(const plan::Grant& grant) const;
+  std::string Directory(const plan::Grant& grant) const;
+  plan::GpuOccupancy OccupancyOf(const std::string& uuid) const;
+  plan::GpuView ViewOfGpu(const Gpu& gpu) const;
+  std::vector<plan::GpuView> Views() const;
+  StatusOr<Json> Plan(const Command& command);
+
+  // broker_bare.cc: shares without the interceptor
+  Share* BareShareOf(const ProcessId& process, const GpuReading& gpu, const nvml::Process& seen);
+  void NoteMember(Share& share, const ProcessId& process);
+  std::vector<mechanism::Tenant> TenantsOf(const Share& share) const;
+  uint64_t UsedByMembers(const Share& share, size_t position) const;
+  std::string WhoRunsIn(const Share& share) const;
+  StatusOr<mechanism::Evidence> Verify(Share& share);
+  void VerifyBareShares();
+  void RetryReleases();
+  Status ReleaseRow(const ShareRow& row);
+
   // broker_shares.cc: making, changing, ending
   StatusOr<Share*> Make(const Command& command, const Peer& peer);
   Status PutInForce(Share& share, const std::vector<SlotRow>& slots);
@@ -136,8 +169,7 @@ class Broker {
   Status JoinWindows(Share& share);
   void LeaveWindows(Share& share);
   Status Refresh();
-  plan::GpuOccupancy OccupancyOf(const std::string& uuid) const;
-  plan::Occupancy WholeOccupancy() const;
+  uint64_t UsedOn(const Share& share, size_t position) const;
   Share* FindByName(const std::string& name);
   Share* FindById(const std::string& id);
   std::vector<uint64_t> ContextBytes(const plan::Grant& grant) const;
@@ -195,24 +227,32 @@ class Broker {
 
   // broker_report.cc: what commands show
   Json Brief(const Share& share) const;
-  StatusOr<Json> Full(const Share& share) const;
+  StatusOr<Json> Full(Share& share);
+  void AddLedger(const Share& share, size_t position, uint64_t now_ns, Json* json) const;
+  void AddBare(const Share& share, size_t position, Json* json) const;
+  Json Promises(const Share& share, size_t position, uint64_t now_ns) const;
+  Json ProcessesOf(const Share& share) const;
+  void AddEvidence(const Share& share, mechanism::Evidence* evidence) const;
   Json OnGpu(const Share& share, size_t position) const;
   Json Foreigners() const;
   Json GrantReply(const Share& share) const;
 
   Options options_;
-  mechanism::Intercept mechanism_;
   std::unique_ptr<nvml::Library> nvml_;
+  std::map<std::string, std::unique_ptr<mechanism::Mechanism>> mechanisms_;  // by name; they use nvml_
+  std::unique_ptr<mechanism::Journal> journal_;
   std::unique_ptr<mechanism::KernelLimits> kernel_;  // null: not here
-  std::string no_kernel_limits_;                     // why
-  std::vector<plan::Grant> kernel_left_;             // whose groups are still to be removed
+  mechanism::KernelLimitFacts kernel_facts_;
+  std::string no_kernel_limits_;          // why
+  std::vector<plan::Grant> kernel_left_;  // whose groups are still to be removed
   std::unique_ptr<Loop> loop_;
   Fd broker_lock_, book_lock_, listener_;
   std::unique_ptr<Book> book_;
   std::map<std::string, Gpu> gpus_;                       // by UUID
   std::map<std::string, std::unique_ptr<Share>> shares_;  // by id
   std::map<int, Caller> callers_;
-  std::set<std::string> undeleted_;  // rows that a full disk kept us from deleting
+  std::set<std::string> undeleted_;             // rows that a full disk kept us from deleting
+  std::map<std::string, ShareRow> unreleased_;  // by id: the device would not take back what was made for them
   std::string audit_failure_;
   unsigned readings_left_ = 0;  // of the round that is under way; 0: none is
   bool round_wanted_ = false;   // one more after it

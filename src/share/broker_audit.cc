@@ -41,7 +41,9 @@ void Broker::OnReading(const Audit::Reading& reading) {
       FindForeigners(gpus_[gpu.uuid], gpu);
     }
     HoldAgainstLedgers();
+    VerifyBareShares();
   }
+  if (!unreleased_.empty()) RetryReleases();
   if (shares_.empty()) return;
   if (readings_left_ == 0) return RequestRound();  // it was taken before the charges were noted: of no round
   if (!reading.ok()) return EndRound(false);
@@ -121,7 +123,7 @@ void Broker::ReturnDeferred() {
 void Broker::HoldAgainstLedgers() {
   for (auto& entry : shares_) {
     Share& share = *entry.second;
-    if (share.tenancy->awaits_ledger()) continue;
+    if (share.tenancy->awaits_ledger() || !share.intercepted()) continue;
     for (size_t i = 0; i < share.watches.size(); ++i) {
       const GpuReading& reading = gpus_.at(share.row.grant.gpus[i].uuid).reading;
       for (const auto& [slot, holder] : share.tenancy->holders()) {
@@ -150,6 +152,10 @@ void Broker::FindForeigners(Gpu& gpu, const GpuReading& reading) {
     });
     // Of another pid name space, or already dead: without a start time nobody can say; the dead are gone next time.
     if (tenant || id.start_time == 0) continue;
+    if (Share* share = BareShareOf(id, reading, process); share != nullptr) {
+      NoteMember(*share, id);
+      continue;
+    }
     const std::string program = ProgramOf(process.pid);
     now[process.pid] = {process.pid, program.empty() ? process.name : program, process.used};
   }
@@ -172,6 +178,7 @@ void Broker::WatchShares() {
   const uint64_t now = ledger::MonotonicNs();
   for (auto& entry : shares_) {
     Share& share = *entry.second;
+    if (!share.intercepted()) continue;
     const std::string& name = share.row.grant.share;
     for (size_t i = 0; i < share.watches.size(); ++i) {
       Watch& watch = share.watches[i];

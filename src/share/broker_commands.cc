@@ -103,7 +103,14 @@ StatusOr<Json> Broker::Do(const Command& command, Peer peer) {
     }
     case Op::kJoin: {
       METE_ASSIGN_OR_RETURN(Share * share, find(command.share));
-      if (share->row.kind == Kind::kRun) {
+      if (!share->intercepted()) {
+        (void)Verify(*share);
+        if (!share->invalid.empty()) {
+          return Refused("share {} is not valid, so nothing may start in it: {}", command.share, share->invalid);
+        }
+      }
+      // Whoever is in a share without the interceptor is known by the `mete run` above it.
+      if (share->row.kind == Kind::kRun || !share->intercepted()) {
         METE_RETURN_IF_ERROR(Hold(*share, peer.process, std::move(peer.pidfd)));
       } else {
         EnterKernelGroup(*share, peer.process.pid);
@@ -119,6 +126,7 @@ StatusOr<Json> Broker::Do(const Command& command, Peer peer) {
       json["foreign"] = Foreigners();
       return json;
     }
+    case Op::kPlan: return Plan(command);
     case Op::kShow: {
       METE_ASSIGN_OR_RETURN(Share * share, find(command.share));
       return Full(*share);
@@ -133,16 +141,13 @@ StatusOr<Json> Broker::Do(const Command& command, Peer peer) {
         METE_RETURN_IF_ERROR(Set(*share, command));
         return Brief(*share);
       }
-      if (!share->tenancy->holders().empty() && !command.force) {
-        std::string processes;
-        for (const auto& entry : share->tenancy->holders()) {
-          processes +=
-              fmt::format("{}{} ({})", processes.empty() ? "" : ", ", entry.second.process.pid, entry.second.program);
-        }
+      if (!share->intercepted()) METE_RETURN_IF_ERROR(Refresh());
+      if (const std::string processes = WhoRunsIn(*share); !processes.empty() && !command.force) {
         return Refused(
-            "share {} is in use by {}; end them, or release it with --force: then they get no more memory and "
-            "launch nothing more",
-            command.share, processes);
+            "share {} is in use by {}; end them, or release it with --force: then they {}", command.share, processes,
+            share->intercepted() ? "get no more memory and launch nothing more"
+                                 : "go on as processes of no share, and what cannot be taken back from under "
+                                   "them is taken back when they end");
       }
       const Json brief = Brief(*share);
       METE_RETURN_IF_ERROR(End(*share));

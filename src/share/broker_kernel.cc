@@ -10,7 +10,8 @@ void Broker::OpenKernelLimits() {
     no_kernel_limits_ = "this broker was told of no cgroup tree";
     return;
   }
-  no_kernel_limits_ = mechanism::WhyNoKernelLimits(mechanism::LookForKernelLimits(*nvml_, options_.cgroups));
+  kernel_facts_ = mechanism::LookForKernelLimits(*nvml_, options_.cgroups);
+  no_kernel_limits_ = mechanism::WhyNoKernelLimits(kernel_facts_);
   if (!no_kernel_limits_.empty()) return;
   kernel_ = std::make_unique<mechanism::KernelLimits>(*nvml_, options_.cgroups, options_.places.node);
   kernel_->LeaveOwnGroups();  // started by a process of a share, after a broker was killed

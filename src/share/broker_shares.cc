@@ -28,12 +28,14 @@ ledger::ComputeMode ModeOf(plan::ComputeMode mode) {
   return ledger::ComputeMode::kWorkConserving;
 }
 
-uint64_t UsedOn(Tenancy& tenancy, size_t position) {
-  const ledger::View view{&tenancy.limits(), &tenancy.ledger(), static_cast<uint32_t>(position), 0};
-  return ledger::Used(view);
-}
-
 }  // namespace
+
+uint64_t Broker::UsedOn(const Share& share, size_t position) const {
+  if (!share.intercepted()) return UsedByMembers(share, position);
+  if (!share.tenancy) return 0;
+  const auto index = static_cast<uint32_t>(position);
+  return ledger::Used(ledger::View{&share.tenancy->limits(), &share.tenancy->ledger(), index, 0});
+}
 
 Broker::Share* Broker::FindByName(const std::string& name) {
   for (auto& entry : shares_) {
@@ -50,6 +52,14 @@ Broker::Share* Broker::FindById(const std::string& id) {
 Status Broker::Refresh() {
   METE_ASSIGN_OR_RETURN(const std::vector<GpuReading> readings, ReadGpus(*nvml_));
   for (const GpuReading& reading : readings) gpus_[reading.uuid].reading = reading;
+  METE_ASSIGN_OR_RETURN(const auto devices, nvml_->Devices());
+  for (const auto& device : devices) {
+    const auto gpu = gpus_.find(device->uuid());
+    if (gpu == gpus_.end()) continue;  // it did not answer
+    gpu->second.facts =
+        mechanism::LookAt(*device, options_.sys_root, mechanism::DriverMajor(nvml_->driver_version()), kernel_facts_)
+            .facts;
+  }
   for (auto gpu = gpus_.begin(); gpu != gpus_.end();) {
     const bool there = std::any_of(readings.begin(), readings.end(),
                                    [&gpu](const GpuReading& reading) { return reading.uuid == gpu->first; });
@@ -57,36 +67,6 @@ Status Broker::Refresh() {
   }
   for (auto& entry : gpus_) FindForeigners(entry.second, entry.second.reading);
   return OkStatus();
-}
-
-plan::GpuOccupancy Broker::OccupancyOf(const std::string& uuid) const {
-  plan::GpuOccupancy occupancy;
-  const Gpu& gpu = gpus_.at(uuid);
-  occupancy.index = gpu.reading.index;
-  occupancy.uuid = uuid;
-  occupancy.name = gpu.reading.name;
-  occupancy.total = gpu.reading.memory.total;
-  occupancy.reserved = gpu.reading.memory.reserved;
-  occupancy.mig_enabled = gpu.reading.mig_enabled;
-  for (const auto& entry : shares_) {
-    const Share& share = *entry.second;
-    for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
-      const plan::GpuGrant& part = share.row.grant.gpus[i];
-      if (part.uuid != uuid) continue;
-      const uint64_t used = share.tenancy ? UsedOn(*share.tenancy, i) : 0;
-      occupancy.holdings.push_back({share.row.grant.share, part.memory, part.compute, Bytes{used}});
-    }
-  }
-  for (const auto& entry : gpu.foreigners) occupancy.foreigners.push_back(entry.second);
-  return occupancy;
-}
-
-plan::Occupancy Broker::WholeOccupancy() const {
-  plan::Occupancy occupancy;
-  for (const auto& entry : gpus_) occupancy.gpus.push_back(OccupancyOf(entry.first));
-  std::sort(occupancy.gpus.begin(), occupancy.gpus.end(),
-            [](const plan::GpuOccupancy& a, const plan::GpuOccupancy& b) { return a.index < b.index; });
-  return occupancy;
 }
 
 std::vector<uint64_t> Broker::ContextBytes(const plan::Grant& grant) const {
@@ -110,12 +90,18 @@ StatusOr<std::string> Broker::NameFor(const Command& command) const {
   };
   if (!command.request.share.empty()) {
     METE_RETURN_IF_ERROR(plan::CheckShareName(command.request.share));
+    for (const auto& entry : unreleased_) {
+      if (entry.second.grant.share != command.request.share) continue;
+      return Refused(
+          "the name {} is that of a share that is still being ended: the device would not take back what it "
+          "had; 'mete share list' says when it has",
+          command.request.share);
+    }
     if (const Share* other = taken(command.request.share); other != nullptr) {
       return Refused(
           "the name {} is taken by a share on GPU {} with {} processes; join it with 'mete run --share {}', or "
           "choose another",
-          command.request.share, other->row.grant.gpus[0].index, other->tenancy->holders().size(),
-          command.request.share);
+          command.request.share, other->row.grant.gpus[0].index, TenantsOf(*other).size(), command.request.share);
     }
     return command.request.share;
   }
@@ -141,7 +127,11 @@ StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) 
   METE_ASSIGN_OR_RETURN(request.share, NameFor(command));
   METE_RETURN_IF_ERROR(Refresh());
   auto share = std::make_unique<Share>();
-  METE_ASSIGN_OR_RETURN(share->row.grant, mechanism_.Plan(request, WholeOccupancy()));
+  const std::vector<plan::GpuView> views = Views();
+  const plan::Ask ask{request, command.need};
+  const plan::Choice choice = plan::Choose(ask, views);
+  METE_RETURN_IF_ERROR(choice.status);
+  share->row.grant = plan::GrantOf(ask, choice, views);
   share->row.grant.id = command.id;
   share->row.grant.preload = command.preload;
   share->row.grant.on_bypass = command.on_bypass.value_or(plan::OnBypass::kReport);
@@ -163,7 +153,14 @@ StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) 
     options_.reached("make: prepared");
     status = book_->SetState(command.id, RowState::kInForce);
   }
+  if (status.ok() && !made.intercepted()) {
+    const auto evidence = Verify(made);
+    status = !evidence.ok()         ? evidence.status()
+             : made.invalid.empty() ? OkStatus()
+                                    : Lacks("share {} was not put in force: {}", made.row.grant.share, made.invalid);
+  }
   if (!status.ok()) {
+    (void)book_->SetState(command.id, RowState::kEnding);
     Withdraw(made);
     shares_.erase(command.id);
     return status;
@@ -180,10 +177,16 @@ StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) 
 Status Broker::PutInForce(Share& share, const std::vector<SlotRow>& slots) {
   share.key = next_key_++;
   share.watches.resize(share.row.grant.gpus.size());
-  METE_ASSIGN_OR_RETURN(share.edits, mechanism_.Prepare(share.row.grant));
-  options_.reached("put in force: directory made");
   METE_ASSIGN_OR_RETURN(share.tenancy, Tenancy::Make(share.row.grant, ContextBytes(share.row.grant), slots));
   share.tenancy->limits().audits.store(audits_);
+  share.mechanism = MechanismOf(share.row.grant);
+  if (share.mechanism == nullptr) {
+    return Lacks("share {} was made by the mechanism {}, which this mete has not", share.row.grant.share,
+                 share.row.grant.mechanism);
+  }
+  METE_ASSIGN_OR_RETURN(share.edits, share.mechanism->Prepare(share.row.grant, *journal_));
+  options_.reached("put in force: directory made");
+  if (!share.intercepted()) return OkStatus();
   METE_RETURN_IF_ERROR(JoinWindows(share));
   MakeKernelGroup(share);
   return ListenFor(share);
@@ -202,13 +205,7 @@ void Broker::Withdraw(Share& share) {
   if (share.listener.valid()) loop_->Remove(share.listener.get());
   share.connections.clear();
   share.listener.Reset();
-  if (const Status released = mechanism_.Release(share.row.grant); !released.ok()) log::Error("{}", Message(released));
-  if (share.kernel) RemoveKernelGroup(share.row.grant);
-  options_.reached("end: directory removed");
-  if (const Status deleted = book_->Delete(share.row.grant.id); !deleted.ok()) {
-    log::Error("{}", Message(deleted));
-    undeleted_.insert(share.row.grant.id);  // tried again with every audit; a row that is ending heals on start
-  }
+  (void)ReleaseRow(share.row);  // what fails is noted and tried again
 }
 
 Status Broker::End(Share& share) {
@@ -228,6 +225,8 @@ void Broker::EndIfDone(const std::string& id) {
   Share* share = FindById(id);
   if (share == nullptr || share->row.kind != Kind::kRun || share->row.state != RowState::kInForce) return;
   if (!share->run_holders.empty() || !share->tenancy->holders().empty()) return;
+  // What outlived its `mete run` may have opened the GPU since the last audit.
+  if (!share->intercepted() && (!Refresh().ok() || !WhoRunsIn(*share).empty())) return;
   if (const Status ended = End(*share); !ended.ok())
     log::Error("cannot end share {}: {}", share->row.grant.share, Message(ended));
 }
@@ -258,10 +257,14 @@ void Broker::DropRunHolder(const std::string& id, const ProcessId& process) {
 
 Status Broker::Set(Share& share, const Command& command) {
   plan::Grant grant = share.row.grant;
+  if (!share.intercepted() && (command.memory.given || command.compute.given)) {
+    return Refused("share {} has its GPU by {}: nothing of it can be set, only released", grant.share, grant.mechanism);
+  }
   METE_RETURN_IF_ERROR(Refresh());
   for (plan::GpuGrant& gpu : grant.gpus) {
     if (command.memory.given) gpu.memory = command.memory.value;
     if (command.compute.given) gpu.compute = command.compute.value;
+    if (!share.intercepted()) continue;
     METE_RETURN_IF_ERROR(plan::Fits(OccupancyOf(gpu.uuid), grant.share, gpu.memory, gpu.compute));
   }
   if (command.on_bypass) grant.on_bypass = *command.on_bypass;
@@ -306,7 +309,7 @@ void Broker::Allot(const std::string& uuid) {
   for (auto& entry : shares_) {  // in the order of OccupancyOf
     Share& share = *entry.second;
     for (size_t i = 0; i < share.row.grant.gpus.size(); ++i) {
-      if (share.row.grant.gpus[i].uuid != uuid) continue;
+      if (share.row.grant.gpus[i].uuid != uuid || share.row.grant.gpus[i].instance) continue;
       const plan::Allotment& allotment = allotments[next++];
       share.row.grant.gpus[i].allotment = allotment;
       LimitInKernel(share, i);

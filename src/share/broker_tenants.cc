@@ -53,7 +53,7 @@ std::string Printable(const std::string& text) {
 }  // namespace
 
 Status Broker::ListenFor(Share& share) {
-  const std::string path = mechanism_.Directory(share.row.grant) + "/broker.sock";
+  const std::string path = Directory(share.row.grant) + "/broker.sock";
   share.listener.Reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -156,7 +156,7 @@ void Broker::OnReattach(Share& share, int fd, const ledger::ReattachRequest& req
   uint8_t id[16];
   ToBytes(share.row.grant.id, id);
   if (std::memcmp(id, request.share_id, sizeof(id)) != 0) {
-    return Refuse(fd, Refused("the share in {} is another one now", mechanism_.Directory(share.row.grant)));
+    return Refuse(fd, Refused("the share in {} is another one now", Directory(share.row.grant)));
   }
   const Tenancy::Holder* holder = share.tenancy->Find(request.slot, request.generation, peer->process);
   if (holder == nullptr)
@@ -232,6 +232,8 @@ bool Broker::IsTenantOrBelow(uint32_t pid) const {
   for (int depth = 0; pid > 1 && depth < 256; ++depth) {
     const ProcessId process{pid, StartTime(pid)};
     for (const auto& entry : shares_) {
+      const auto member = entry.second->members.find(pid);
+      if (member != entry.second->members.end() && member->second == process) return true;
       if (entry.second->tenancy->Find(process) != nullptr) return true;
     }
     pid = ParentOf(pid);

@@ -137,6 +137,7 @@ Status RunBroker(const StatusOr<Places>& found, int ready_fd) {
     const std::string driver_root = places.driver_root;
     METE_ASSIGN_OR_RETURN(const mechanism::Node node, mechanism::FindNode(driver_root));
     options.cgroups = node.roots.sys + "/fs/cgroup";
+    options.sys_root = node.roots.sys;
     options.open_nvml = [driver_root] { return nvml::Library::Open(driver_root); };
     return Broker::Start(std::move(options));
   };

@@ -6,19 +6,23 @@
 #include <array>
 #include <utility>
 
+#include "plan/choice.h"
 #include "plan/resolve.h"
 
 namespace mete::share {
 namespace {
 
-constexpr std::array<std::pair<Op, const char*>, 8> kOps = {{{Op::kHello, "hello"},
+constexpr std::array<std::pair<Op, const char*>, 9> kOps = {{{Op::kHello, "hello"},
                                                              {Op::kMake, "make"},
                                                              {Op::kJoin, "join"},
                                                              {Op::kLeave, "leave"},
                                                              {Op::kList, "list"},
                                                              {Op::kShow, "show"},
                                                              {Op::kSet, "set"},
-                                                             {Op::kRelease, "release"}}};
+                                                             {Op::kRelease, "release"},
+                                                             {Op::kPlan, "plan"}}};
+
+constexpr uint64_t kMostProcesses = 1'000'000;
 
 // Reads fields one by one and remembers the first that is wrong.
 class Fields {
@@ -128,6 +132,15 @@ StatusOr<Command> ReadCommand(std::string_view text) {
   command.request.gpus = static_cast<int>(fields.Number("gpus", 1, 1024, 1));
   command.request.gpus_given = fields.Flag("gpus_given");
   command.request.via = fields.Text("via", 32);
+  if (const std::string need = fields.Text("need", 512); !need.empty()) {
+    METE_ASSIGN_OR_RETURN(command.need, plan::ParseNeed(need));
+  }
+  if (const std::string slice = fields.Text("time_slice", 16); !slice.empty()) {
+    METE_ASSIGN_OR_RETURN(command.request.time_slice, plan::ParseTimeSlice(slice));
+  }
+  if (const uint64_t processes = fields.Number("processes", 1, kMostProcesses, 0); processes != 0) {
+    command.request.processes = static_cast<int>(processes);
+  }
   command.request.memory = command.memory.value;
   command.request.compute = command.compute.value;
   const bool needs_id = command.op == Op::kMake || command.op == Op::kLeave;
@@ -146,7 +159,7 @@ std::string WriteCommand(const Command& command) {
     if (op == command.op) json["op"] = name;
   }
   json["id"] = command.id;
-  json["share"] = command.op == Op::kMake ? command.request.share : command.share;
+  json["share"] = command.op == Op::kMake || command.op == Op::kPlan ? command.request.share : command.share;
   json["hint"] = command.hint.substr(0, 256);
   json["run"] = command.run;
   json["preload"] = command.preload;
@@ -156,9 +169,14 @@ std::string WriteCommand(const Command& command) {
   json["gpus"] = static_cast<uint64_t>(std::max(command.request.gpus, 0));
   json["gpus_given"] = command.request.gpus_given;
   json["via"] = command.request.via;
+  std::string need;
+  for (const gpu::Promise promise : command.need) need += (need.empty() ? "" : ",") + std::string(gpu::Name(promise));
+  json["need"] = need;
+  if (command.request.time_slice) json["time_slice"] = plan::ToString(*command.request.time_slice);
+  if (command.request.processes) json["processes"] = static_cast<uint64_t>(std::max(*command.request.processes, 0));
   Change<Bytes> memory = command.memory;
   Change<plan::Compute> compute = command.compute;
-  if (command.op == Op::kMake) {
+  if (command.op == Op::kMake || command.op == Op::kPlan) {
     memory = {command.request.memory.has_value(), command.request.memory};
     compute = {command.request.compute.has_value(), command.request.compute};
   }

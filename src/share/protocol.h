@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -25,7 +26,7 @@ inline constexpr int kProtocolVersion = 1;
 inline constexpr size_t kMostRequestBytes = size_t{64} << 10;
 inline constexpr size_t kMostReplyBytes = size_t{16} << 20;
 
-enum class Op { kHello, kMake, kJoin, kLeave, kList, kShow, kSet, kRelease };
+enum class Op { kHello, kMake, kJoin, kLeave, kList, kShow, kSet, kRelease, kPlan };
 
 // A change of one promise: leave it, drop it, or ask for a new one.
 template <typename T>
@@ -36,14 +37,16 @@ struct Change {
 
 struct Command {
   Op op = Op::kHello;
-  plan::Request request;  // kMake; request.share may be empty: the broker finds a name from `hint`
-  std::string id;         // kMake, kLeave: 32 hexadecimal digits
-  std::string share;      // kJoin, kShow, kSet, kRelease: a name
-  std::string hint;       // kMake: what an automatic name is made from
-  bool run = false;       // kMake: the share ends with its last process; the sender holds it
-  bool preload = false;   // kMake, kJoin
-  bool force = false;     // kRelease: although processes hold slots
-  Change<Bytes> memory;   // kSet
+  plan::Request request;  // kMake, kPlan (what kMake would do, and why); request.share may be empty: the broker finds a
+                          // name from `hint`
+  std::vector<gpu::Promise> need;  // kMake, kPlan: beside what request asks
+  std::string id;                  // kMake, kLeave: 32 hexadecimal digits
+  std::string share;               // kJoin, kShow, kSet, kRelease: a name
+  std::string hint;                // kMake: what an automatic name is made from
+  bool run = false;                // kMake: the share ends with its last process; the sender holds it
+  bool preload = false;            // kMake, kJoin
+  bool force = false;              // kRelease: although processes hold slots
+  Change<Bytes> memory;            // kSet
   Change<plan::Compute> compute;
   std::optional<plan::OnBypass> on_bypass;  // kMake, kSet
 };

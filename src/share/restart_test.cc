@@ -66,8 +66,7 @@ TEST_P(KilledAt, TheNextBrokerHeals) {
 
 INSTANTIATE_TEST_SUITE_P(Points, KilledAt,
                          ::testing::Values("make: row written", "put in force: directory made", "make: prepared",
-                                           "make: in force", "set: written", "end: row written",
-                                           "end: directory removed"));
+                                           "make: in force", "set: written", "end: row written", "end: released"));
 
 // The kernel takes a killed process apart in steps, and its locks go last.
 TEST(Restart, ABrokerWaitsForTheLocksOfOneThatIsJustDying) {

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "plan/resolve.h"
+#include "mechanism/grant_directory.h"
 
 namespace mete::mechanism {
 namespace {
@@ -19,30 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr char kPreload[] = "libmete-preload.so";
 constexpr std::array<const char*, 3> kLibraries = {"libcuda.so.1", "libnvidia-ml.so.1", kPreload};  // of a grant
-constexpr std::array<const char*, 6> kLibraryDirs = {"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib",
-                                                     "lib/x86_64-linux-gnu",     "lib64",     "lib"};
-
-Status Cannot(std::string_view what, const std::string& object, int error) {
-  const char* hint = error == ENOSPC || error == EDQUOT  ? "; free some space there"
-                     : error == EACCES || error == EROFS ? "; name another place with XDG_RUNTIME_DIR"
-                                                         : "";
-  return Lacks("cannot {} {}: {}{}", what, object, std::strerror(error), hint);
-}
-
-// The real file of a driver library below the node's root, symbolic links resolved.
-StatusOr<std::string> DriverLibrary(const std::string& root, const char* name) {
-  std::string looked;
-  for (const char* dir : kLibraryDirs) {
-    const fs::path path = fs::path(root) / dir / name;
-    std::error_code error;
-    const fs::path real = fs::canonical(path, error);
-    if (!error && fs::is_regular_file(real, error)) return real.string();
-    looked += (looked.empty() ? "" : ", ") + std::string(dir);
-  }
-  return Lacks(
-      "there is no {} below {} (looked in {}): no NVIDIA driver there; 'mete emulate up' makes an emulated node", name,
-      root, looked);
-}
 
 Status CopyAll(int from, int to, const std::string& source, const std::string& target) {
   std::array<char, 65536> buffer;
@@ -83,22 +59,6 @@ Status CopyOnce(const std::string& source, const std::string& target) {
   return status;
 }
 
-Status Link(const std::string& to, const std::string& path) {
-  std::error_code error;
-  if (fs::read_symlink(path, error) == to && !error) return OkStatus();
-  unlink(path.c_str());
-  return symlink(to.c_str(), path.c_str()) == 0 ? OkStatus() : Cannot("make", path, errno);
-}
-
-Status MakeDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Cannot("make", path, errno);
-  struct stat there;
-  if (lstat(path.c_str(), &there) != 0 || !S_ISDIR(there.st_mode) || there.st_uid != geteuid()) {
-    return Lacks("{} is not a directory of this user; remove it", path);
-  }
-  return OkStatus();
-}
-
 // Does the process map this file? Empty: yes.
 std::string WhyNotMapped(const std::string& proc_root, const Tenant& tenant, const std::string& file) {
   std::ifstream maps(fmt::format("{}/{}/maps", proc_root, tenant.pid));
@@ -122,7 +82,7 @@ StatusOr<std::string> InterceptorBesideProgram() {
 }
 
 Support Intercept::Probe(const plan::GpuOccupancy& gpu) const {
-  if (gpu.mig_enabled) return {false, "the GPU is in MIG mode; intercept shares whole GPUs"};
+  if (gpu.mig_enabled) return {false, "MIG is on: intercept shares whole GPUs and MIG devices"};
   for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
     if (const auto library = DriverLibrary(options_.driver_root, name); !library.ok()) {
       return {false, Message(library.status())};
@@ -136,37 +96,21 @@ Support Intercept::Probe(const plan::GpuOccupancy& gpu) const {
   return {true, {}};
 }
 
-StatusOr<plan::Grant> Intercept::Plan(const plan::Request& request, const plan::Occupancy& occupancy) const {
-  return plan::Resolve(request, occupancy);
-}
-
-std::string Intercept::Directory(const plan::Grant& grant) const {
-  // Half of the id is enough to be unique here and keeps the socket's path short.
-  return options_.grants_dir + "/" + grant.id.substr(0, 16);
-}
+std::string Intercept::Directory(const plan::Grant& grant) const { return GrantDirectory(options_.grants_dir, grant); }
 
 Edits Intercept::EditsOf(const plan::Grant& grant) const {
   const std::string directory = Directory(grant);
-  Edits edits;
+  std::vector<std::string> visible;
+  for (const plan::GpuGrant& gpu : grant.gpus) visible.push_back(gpu.uuid);
   // The proxy refuses every other GPU; without this the granted one might not be the program's device 0.
-  std::string visible;
-  for (const plan::GpuGrant& gpu : grant.gpus) visible += (visible.empty() ? "" : ",") + gpu.uuid;
-  if (!visible.empty()) edits.set.push_back({"CUDA_VISIBLE_DEVICES", visible});
-  edits.prepend.push_back({"LD_LIBRARY_PATH", directory});
-  // Only this one tool: a whole directory in front would shadow the user's own programs.
-  edits.prepend.push_back({"PATH", directory + "/bin"});
+  Edits edits = DriverEdits(directory, visible);
   if (grant.preload) edits.prepend.push_back({"LD_PRELOAD", directory + "/" + kPreload});
   return edits;
 }
 
-StatusOr<Edits> Intercept::Prepare(const plan::Grant& grant) const {
+StatusOr<Edits> Intercept::Prepare(const plan::Grant& grant, Journal&) const {
   const std::string directory = Directory(grant);
-  // The dynamic linker takes these characters for ends of names, and then passes over what it cannot find.
-  const char* ends = grant.preload ? ":;$ \t\n" : ":;$";
-  if (const size_t at = directory.find_first_of(ends); at != std::string::npos) {
-    return Lacks("the dynamic linker cannot be told of {}, for the '{}' in it; name another place with XDG_RUNTIME_DIR",
-                 directory, directory[at]);
-  }
+  METE_RETURN_IF_ERROR(CheckForLoader(directory, grant.preload));
   METE_ASSIGN_OR_RETURN(const std::string cuda, DriverLibrary(options_.driver_root, "libcuda.so.1"));
   METE_ASSIGN_OR_RETURN(const std::string ml, DriverLibrary(options_.driver_root, "libnvidia-ml.so.1"));
   METE_RETURN_IF_ERROR(MakeDirectory(directory));
@@ -174,18 +118,16 @@ StatusOr<Edits> Intercept::Prepare(const plan::Grant& grant) const {
   for (const char* name : kLibraries) {
     METE_RETURN_IF_ERROR(CopyOnce(options_.interceptor_dir + "/" + name, directory + "/" + name));
   }
-  METE_RETURN_IF_ERROR(Link("libcuda.so.1", directory + "/libcuda.so"));
-  METE_RETURN_IF_ERROR(Link("libnvidia-ml.so.1", directory + "/libnvidia-ml.so"));
-  METE_RETURN_IF_ERROR(Link(cuda, directory + "/libmete-driver-cuda.so.1"));
-  METE_RETURN_IF_ERROR(Link(ml, directory + "/libmete-driver-ml.so.1"));
-  std::error_code error;
-  if (const fs::path tool = fs::canonical(fs::path(options_.driver_root) / "usr/bin/nvidia-smi", error); !error) {
-    METE_RETURN_IF_ERROR(Link(tool.string(), directory + "/bin/nvidia-smi"));
-  }
+  METE_RETURN_IF_ERROR(MakeLink("libcuda.so.1", directory + "/libcuda.so"));
+  METE_RETURN_IF_ERROR(MakeLink("libnvidia-ml.so.1", directory + "/libnvidia-ml.so"));
+  METE_RETURN_IF_ERROR(MakeLink(cuda, directory + "/libmete-driver-cuda.so.1"));
+  METE_RETURN_IF_ERROR(MakeLink(ml, directory + "/libmete-driver-ml.so.1"));
+  METE_RETURN_IF_ERROR(LinkTool(options_.driver_root, directory));
   return EditsOf(grant);
 }
 
-StatusOr<Evidence> Intercept::Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants) const {
+StatusOr<Evidence> Intercept::Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants,
+                                     const Journal&) const {
   const std::string directory = Directory(grant);
   Evidence evidence;
   for (const char* name :
@@ -204,13 +146,8 @@ StatusOr<Evidence> Intercept::Verify(const plan::Grant& grant, const std::vector
   return evidence;
 }
 
-Status Intercept::Release(const plan::Grant& grant) const {
-  const std::string directory = Directory(grant);
-  if (grant.id.size() < 16) return Fault("grant of {} has no id", grant.share);
-  std::error_code error;
-  fs::remove_all(directory, error);
-  if (error) return Cannot("remove", directory, error.value());
-  return OkStatus();
+Status Intercept::Release(const plan::Grant& grant, Journal&) const {
+  return RemoveGrantDirectory(Directory(grant), grant);
 }
 
 }  // namespace mete::mechanism

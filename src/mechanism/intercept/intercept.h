@@ -37,10 +37,10 @@ class Intercept final : public Mechanism {
 
   std::string_view name() const override { return "intercept"; }
   Support Probe(const plan::GpuOccupancy& gpu) const override;
-  StatusOr<plan::Grant> Plan(const plan::Request& request, const plan::Occupancy& occupancy) const override;
-  StatusOr<Edits> Prepare(const plan::Grant& grant) const override;
-  StatusOr<Evidence> Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants) const override;
-  Status Release(const plan::Grant& grant) const override;
+  StatusOr<Edits> Prepare(const plan::Grant& grant, Journal& journal) const override;
+  StatusOr<Evidence> Verify(const plan::Grant& grant, const std::vector<Tenant>& tenants,
+                            const Journal& journal) const override;
+  Status Release(const plan::Grant& grant, Journal& journal) const override;
 
   // What Prepare returns, without making anything.
   Edits EditsOf(const plan::Grant& grant) const;

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "mechanism/testing_journal.h"
+
 namespace mete::mechanism {
 namespace {
 
@@ -49,13 +51,14 @@ class InterceptTest : public ::testing::Test {
                       (root_ / "proc").string()});
   }
 
+  TestJournal journal_;
   fs::path root_;
   plan::Grant grant_;
 };
 
 TEST_F(InterceptTest, PreparesVerifiesAndReleases) {
   const Intercept intercept = Make();
-  const StatusOr<Edits> edits = intercept.Prepare(grant_);
+  const StatusOr<Edits> edits = intercept.Prepare(grant_, journal_);
   ASSERT_TRUE(edits.ok()) << Message(edits.status());
   const fs::path directory = intercept.Directory(grant_);
   EXPECT_EQ(Read(directory / "libcuda.so.1"), "proxy");
@@ -68,22 +71,22 @@ TEST_F(InterceptTest, PreparesVerifiesAndReleases) {
                           "LD_LIBRARY_PATH=" + directory.string()));
 
   Write(root_ / "proc/71/maps", "7f00-7f01 r-xp 0 00:01 5    " + (directory / "libcuda.so.1").string() + "\n");
-  EXPECT_TRUE(intercept.Verify(grant_, {{71, 1}})->InForce());
-  EXPECT_FALSE(intercept.Verify(grant_, {{71, 1}, {72, 1}})->InForce());
+  EXPECT_TRUE(intercept.Verify(grant_, {{71, 1}}, journal_)->InForce());
+  EXPECT_FALSE(intercept.Verify(grant_, {{71, 1}, {72, 1}}, journal_)->InForce());
   Write(root_ / "proc/71/maps", "7f00-7f01 r-xp 0 00:01 5    /usr/lib/libcuda.so.1\n");
-  EXPECT_FALSE(intercept.Verify(grant_, {{71, 1}})->InForce());
+  EXPECT_FALSE(intercept.Verify(grant_, {{71, 1}}, journal_)->InForce());
 
-  EXPECT_TRUE(intercept.Release(grant_).ok());
-  EXPECT_TRUE(intercept.Release(grant_).ok());
+  EXPECT_TRUE(intercept.Release(grant_, journal_).ok());
+  EXPECT_TRUE(intercept.Release(grant_, journal_).ok());
   EXPECT_TRUE(fs::is_empty(root_ / "grants"));
   EXPECT_EQ(Read(root_ / "node/usr/bin/nvidia-smi"), "tool");
 }
 
 TEST_F(InterceptTest, Fault47_AnUpgradeLeavesTheLibrariesOfRunningTenantsAlone) {
   const Intercept intercept = Make();
-  ASSERT_TRUE(intercept.Prepare(grant_).ok());
+  ASSERT_TRUE(intercept.Prepare(grant_, journal_).ok());
   Write(root_ / "proxies/libcuda.so.1", "newer proxy");
-  ASSERT_TRUE(intercept.Prepare(grant_).ok());
+  ASSERT_TRUE(intercept.Prepare(grant_, journal_).ok());
   EXPECT_EQ(Read(fs::path(intercept.Directory(grant_)) / "libcuda.so.1"), "proxy");
 }
 
@@ -93,7 +96,7 @@ TEST_F(InterceptTest, CompletesWhatAKilledAttemptLeft) {
   fs::create_directories(directory);
   Write(directory / "libcuda.so.1.part", "pro");
   fs::create_symlink("/nowhere", directory / "libmete-driver-cuda.so.1");
-  ASSERT_TRUE(intercept.Prepare(grant_).ok());
+  ASSERT_TRUE(intercept.Prepare(grant_, journal_).ok());
   EXPECT_EQ(Read(directory / "libcuda.so.1"), "proxy");
   EXPECT_EQ(Read(directory / "libmete-driver-cuda.so.1"), "driver");
   EXPECT_FALSE(fs::exists(directory / "libcuda.so.1.part"));
@@ -101,12 +104,12 @@ TEST_F(InterceptTest, CompletesWhatAKilledAttemptLeft) {
 
 TEST_F(InterceptTest, SaysWhatTheMachineLacks) {
   fs::remove(root_ / "proxies/libcuda.so.1");
-  StatusOr<Edits> edits = Make().Prepare(grant_);
+  StatusOr<Edits> edits = Make().Prepare(grant_, journal_);
   EXPECT_EQ(ExitCodeFor(edits.status()), ExitCode::kLacks);
   EXPECT_THAT(Message(edits.status()), HasSubstr("proxies/libcuda.so.1"));
   EXPECT_FALSE(Make().Probe({}).supported);
   fs::remove_all(root_ / "node/usr/lib");
-  edits = Make().Prepare(grant_);
+  edits = Make().Prepare(grant_, journal_);
   EXPECT_EQ(ExitCodeFor(edits.status()), ExitCode::kLacks);
   EXPECT_THAT(Message(edits.status()), HasSubstr("no NVIDIA driver there"));
 }
@@ -119,7 +122,7 @@ TEST_F(InterceptTest, Fault46_WhatTheLinkerWouldIgnoreIsRefused) {
     plan::Grant grant = grant_;
     grant.preload = strchr(name, ' ') != nullptr;
     const Intercept intercept({(root_ / "node").string(), (root_ / "proxies").string(), grants.string(), "/proc"});
-    const StatusOr<Edits> edits = intercept.Prepare(grant);
+    const StatusOr<Edits> edits = intercept.Prepare(grant, journal_);
     EXPECT_EQ(ExitCodeFor(edits.status()), ExitCode::kLacks) << name;
     EXPECT_TRUE(fs::is_empty(grants)) << name;
   }
@@ -127,14 +130,14 @@ TEST_F(InterceptTest, Fault46_WhatTheLinkerWouldIgnoreIsRefused) {
 
 TEST_F(InterceptTest, Fault46_APreloadedLibraryIsThereBeforeItIsNamed) {
   grant_.preload = true;
-  const StatusOr<Edits> edits = Make().Prepare(grant_);
+  const StatusOr<Edits> edits = Make().Prepare(grant_, journal_);
   ASSERT_TRUE(edits.ok()) << Message(edits.status());
   const std::string library = Make().Directory(grant_) + "/libmete-preload.so";
   EXPECT_EQ(Read(library), "preload");
   EXPECT_THAT(edits->Apply({"LD_PRELOAD=/own.so"}), ::testing::Contains("LD_PRELOAD=" + library + ":/own.so"));
   fs::remove_all(root_ / "grants" / grant_.id.substr(0, 16));
   fs::remove(root_ / "proxies/libmete-preload.so");
-  EXPECT_EQ(ExitCodeFor(Make().Prepare(grant_).status()), ExitCode::kLacks);
+  EXPECT_EQ(ExitCodeFor(Make().Prepare(grant_, journal_).status()), ExitCode::kLacks);
 }
 
 TEST_F(InterceptTest, EditsSurviveTheirJson) {
