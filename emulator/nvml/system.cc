@@ -64,7 +64,7 @@ const char* nvmlErrorString(nvmlReturn_t result) {
     case NVML_ERROR_RESET_REQUIRED: return "GPU requires reset";
     case NVML_ERROR_OPERATING_SYSTEM: return "Operating System Call Failed";
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH: return "Driver/library version mismatch";
-    case NVML_ERROR_IN_USE: return "In Use";
+    case NVML_ERROR_IN_USE: return "In use by another client";
     case NVML_ERROR_MEMORY: return "Insufficient Memory";
     case NVML_ERROR_NO_DATA: return "No Data";
     case NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: return "vGPU Not Supported With ECC";

@@ -200,11 +200,14 @@ void Performance(Report& r, const SmiGpu& gpu) {
 
 void Memory(Report& r, const SmiGpu& gpu) {
   r.Section("MEMORY");
+  const auto told = [&](const std::optional<uint64_t>& bytes) {
+    return gpu.memory_denied && !bytes ? std::string("Insufficient Permissions") : MibText(bytes);
+  };
   r.Open("FB Memory Usage", "fb_memory_usage");
-  r.Add("Total", "total", MibText(gpu.memory_total));
-  r.Add("Reserved", "reserved", MibText(gpu.memory_reserved));
-  r.Add("Used", "used", MibText(gpu.memory_used));
-  r.Add("Free", "free", MibText(gpu.memory_free));
+  r.Add("Total", "total", told(gpu.memory_total));
+  r.Add("Reserved", "reserved", told(gpu.memory_reserved));
+  r.Add("Used", "used", told(gpu.memory_used));
+  r.Add("Free", "free", told(gpu.memory_free));
   r.Close();
   r.Open("BAR1 Memory Usage", "bar1_memory_usage");
   r.Add("Total", "total", MibText(gpu.bar1_total));

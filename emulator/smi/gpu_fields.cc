@@ -30,6 +30,12 @@ Value RecoveryAction(const SmiGpu& gpu) {
   return Value(kWords[*gpu.recovery_action]);
 }
 
+Value Memory(const SmiGpu& gpu, const std::optional<uint64_t>& bytes) {
+  Value value = Mib(bytes);
+  if (!value.known && gpu.memory_denied) value.text = "[Insufficient Permissions]";
+  return value;
+}
+
 }  // namespace
 
 const std::vector<GpuField>& GpuFields() {
@@ -62,10 +68,10 @@ const std::vector<GpuField>& GpuFields() {
       {"fan.speed", nullptr, "%", GPU(Number(gpu.fan_percent)), "of the board's fan"},
       {"pstate", nullptr, nullptr, GPU(gpu.pstate ? Value("P" + std::to_string(*gpu.pstate)) : Value()),
        "performance state"},
-      {"memory.total", nullptr, "MiB", GPU(Mib(gpu.memory_total)), "device memory"},
-      {"memory.reserved", nullptr, "MiB", GPU(Mib(gpu.memory_reserved)), "of it, kept by the driver"},
-      {"memory.used", nullptr, "MiB", GPU(Mib(gpu.memory_used)), "held by processes"},
-      {"memory.free", nullptr, "MiB", GPU(Mib(gpu.memory_free)), "left"},
+      {"memory.total", nullptr, "MiB", GPU(Memory(gpu, gpu.memory_total)), "device memory"},
+      {"memory.reserved", nullptr, "MiB", GPU(Memory(gpu, gpu.memory_reserved)), "of it, kept by the driver"},
+      {"memory.used", nullptr, "MiB", GPU(Memory(gpu, gpu.memory_used)), "held by processes"},
+      {"memory.free", nullptr, "MiB", GPU(Memory(gpu, gpu.memory_free)), "left"},
       {"compute_mode", nullptr, nullptr, GPU(gpu.compute_mode ? Value(ComputeModeWord(gpu.compute_mode)) : Value()),
        "who may open contexts"},
       {"compute_cap", nullptr, nullptr,

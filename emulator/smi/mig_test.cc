@@ -427,5 +427,15 @@ TEST(SmiMigTest, TheOtherAnswersShowMigDevices) {
   EXPECT_THAT(xml, HasSubstr("\t\t<mig_devices>\n\t\t\tNone\n\t\t</mig_devices>\n")) << "of the other GPU";
 }
 
+TEST(SmiMigTest, WhatAllInstancesHoldMayBeKeptFromAUser) {
+  MigNodeSource source;
+  source.node.gpus[0].memory_denied = true;
+  EXPECT_EQ(Mig(&source, "-i 0 --query-gpu=memory.used,memory.total --format=csv,noheader").text,
+            "[Insufficient Permissions], [Insufficient Permissions]\n");
+  EXPECT_THAT(Mig(&source, "-q -i 0").text,
+              HasSubstr("        Used                              : Insufficient Permissions\n"));
+  EXPECT_THAT(Mig(&source, "-i 0").text, HasSubstr("|                  N/A   |     N/A "));
+}
+
 }  // namespace
 }  // namespace mete::emulator::smi

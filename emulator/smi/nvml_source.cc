@@ -246,7 +246,9 @@ class NvmlSource : public SmiSource {
     nvml::abi::nvmlMemory_v2_t memory = {};
     memory.version = nvml::abi::StructVersion<nvml::abi::nvmlMemory_v2_t>(2);
     nvml::abi::nvmlMemory_t old = {};
-    if (nvml_.nvmlDeviceGetMemoryInfo_v2(device, &memory) == nvml::abi::NVML_SUCCESS) {
+    const nvmlReturn_t told = nvml_.nvmlDeviceGetMemoryInfo_v2(device, &memory);
+    gpu->memory_denied = told == nvml::abi::NVML_ERROR_NO_PERMISSION;
+    if (told == nvml::abi::NVML_SUCCESS) {
       gpu->memory_total = memory.total;
       gpu->memory_reserved = memory.reserved;
       gpu->memory_used = memory.used;

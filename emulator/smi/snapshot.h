@@ -63,6 +63,7 @@ struct SmiGpu {
   std::optional<uint32_t> minor, board_id, module_id, cores;
   int compute_major = 0, compute_minor = 0;
   std::optional<uint64_t> memory_total, memory_reserved, memory_used, memory_free;  // bytes
+  bool memory_denied = false;  // NVML keeps it from this user, as what all MIG instances hold together
   std::optional<uint64_t> bar1_total, bar1_used, bar1_free;
   std::optional<uint32_t> utilization_gpu, utilization_memory, encoder, decoder, jpeg, ofa;  // percent
   std::optional<uint32_t> temperature_c, memory_temperature_c, shutdown_c, slowdown_c, gpu_max_c, memory_max_c;

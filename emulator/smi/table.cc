@@ -68,8 +68,9 @@ std::string GpuRows(const SmiGpu& gpu) {
   rows += Row(Printed(" %-4s %4s  %4s          %6s / %5s ", Unit(gpu.fan_percent, "%").c_str(),
                       Unit(gpu.temperature_c, "C").c_str(), pstate.c_str(), Unit(gpu.power_mw, "W", 1000).c_str(),
                       Unit(gpu.enforced_limit_mw, "W", 1000).c_str()),
-              Printed("%11s / %9s ", Unit(gpu.memory_used, "MiB", 1 << 20).c_str(),
-                      Unit(gpu.memory_total, "MiB", 1 << 20).c_str()),
+              gpu.memory_denied ? Printed("%21s", "N/A")
+                                : Printed("%11s / %9s ", Unit(gpu.memory_used, "MiB", 1 << 20).c_str(),
+                                          Unit(gpu.memory_total, "MiB", 1 << 20).c_str()),
               Printed(" %7s %12s ", Unit(gpu.utilization_gpu, "%").c_str(), Mode(gpu.compute_mode).c_str()));
   rows += Row("", "", Printed(" %20s ", mig.c_str()));
   return rows;
