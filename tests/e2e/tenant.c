@@ -9,6 +9,9 @@
    tenant leave WORD          fills 2 MiB with the word, frees it; prints {"left"}
    tenant find WORD           allocates 2 MiB, counts the word in it; prints {"found"}
    tenant free                cuMemGetInfo, {"free", "total", "devices"}
+   tenant see                 {"devices": [{"name", "uuid", "sms", "bytes"}, …]}, without a context
+   tenant stream COUNT        COUNT copies within the device, which its memory bounds; {"ms"} by the GPU's own clock
+   tenant hog                 such copies without an end, many ahead of time; prints {"pid"} once
    tenant give BYTES SOCKET   memory, of which it hands a descriptor to whoever connects to the socket; prints {"pid"}, and
                               {"given"} when that is done; a line on standard input: memory given up, {"released"}; ends
                               with standard input
@@ -194,6 +197,66 @@ static int cycle(const char* how) {
   return WIFEXITED(status) ? WEXITSTATUS(status) != 0 : !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !strcmp(how, "kill"));
 }
 
+static void see(void) {
+  result (*get_name)(char*, int, int) = find("cuDeviceGetName");
+  result (*get_uuid)(unsigned char*, int) = find("cuDeviceGetUuid_v2");
+  result (*get_attribute)(int*, int, int) = find("cuDeviceGetAttribute");
+  result (*get_memory)(size_t*, int) = find("cuDeviceTotalMem_v2");
+  int count = 0;
+  check(init(0), "cuInit");
+  check(device_count(&count), "cuDeviceGetCount");
+  printf("{\"devices\": [");
+  for (int device = 0; device < count; ++device) {
+    char name[128];
+    unsigned char uuid[16];
+    int multiprocessors = 0;
+    size_t bytes = 0;
+    check(get_name(name, sizeof name, device), "cuDeviceGetName");
+    check(get_uuid(uuid, device), "cuDeviceGetUuid");
+    check(get_attribute(&multiprocessors, 16, device), "cuDeviceGetAttribute");
+    check(get_memory(&bytes, device), "cuDeviceTotalMem");
+    printf("%s{\"name\": \"%s\", \"sms\": %d, \"bytes\": %zu, \"uuid\": \"", device ? ", " : "", name, multiprocessors,
+           bytes);
+    for (int i = 0; i < 16; ++i) printf("%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    printf("\"}");
+  }
+  printf("]}\n");
+}
+
+/* Copies within the device: COUNT of them, timed by the device, or without an end if it is 0. */
+static void copies(long count) {
+  enum { AHEAD = 1500 };
+  const size_t bytes = 256 << 20;
+  result (*copy)(device_pointer, device_pointer, size_t, void*) = find("cuMemcpyDtoDAsync_v2");
+  result (*event_create)(void**, unsigned) = find("cuEventCreate");
+  result (*event_record)(void*, void*) = find("cuEventRecord");
+  result (*event_wait)(void*) = find("cuEventSynchronize");
+  result (*event_time)(float*, void*, void*) = find("cuEventElapsedTime_v2");
+  device_pointer from = 0, to = 0;
+  void* events[2];
+  float ms = 0;
+  check(memory_allocate(&from, bytes), "cuMemAlloc");
+  check(memory_allocate(&to, bytes), "cuMemAlloc");
+  check(set_words(from, 7, bytes / 4), "cuMemsetD32");
+  for (int i = 0; i < 2; ++i) check(event_create(&events[i], 0), "cuEventCreate");
+  check(event_record(events[0], NULL), "cuEventRecord");
+  for (long done = 0; count == 0 || done < count; ++done) {
+    check(copy(to, from, bytes, NULL), "cuMemcpyDtoDAsync");
+    if (count != 0 || done % AHEAD != AHEAD - 1) continue;
+    /* One batch is under way while the next is posted. */
+    if (done == 2 * AHEAD - 1) {
+      printf("{\"pid\": %d}\n", (int)getpid());
+      fflush(stdout);
+    }
+    check(event_wait(events[done / AHEAD % 2]), "cuEventSynchronize");
+    check(event_record(events[done / AHEAD % 2], NULL), "cuEventRecord");
+  }
+  check(event_record(events[1], NULL), "cuEventRecord");
+  check(event_wait(events[1]), "cuEventSynchronize");
+  check(event_time(&ms, events[0], events[1]), "cuEventElapsedTime");
+  printf("{\"ms\": %.6f}\n", ms);
+}
+
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -210,8 +273,14 @@ int main(int argc, char** argv) {
     printf("{\"cycles\": %ld, \"failed\": %ld}\n", count, failed);
     return 0;
   }
+  if (!strcmp(what, "see")) {
+    see();
+    return 0;
+  }
   begin();
-  if (!strcmp(what, "hold")) {
+  if (!strcmp(what, "stream") || !strcmp(what, "hog")) {
+    copies(!strcmp(what, "hog") ? 0 : atol(word));
+  } else if (!strcmp(what, "hold")) {
     device_pointer memory = 0;
     const size_t bytes = strtoull(word, NULL, 10);
     check(memory_allocate(&memory, bytes), "cuMemAlloc");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs software of others on an emulated node and checks what it prints. Its binaries are not part of this project: name them.
 
-  peers.py [--nvtop PATH] [--go-nvml PATH] [--device-plugin PATH]      or METE_PEER_NVTOP, METE_PEER_GO_NVML, METE_PEER_DEVICE_PLUGIN
+  peers.py [--nvtop PATH] [--go-nvml PATH] [--device-plugin PATH] [--mig-parted PATH]
+                                          or METE_PEER_NVTOP, METE_PEER_GO_NVML, METE_PEER_DEVICE_PLUGIN, METE_PEER_MIG_PARTED
 
 A peer whose binary is not given, or cannot run here, is named as skipped with the reason, never as passed. Exit status: 0
 all that were given passed, 1 one failed, 77 none was given. The build folder comes from $METE_BUILD.
@@ -105,7 +106,74 @@ def device_plugin(world, binary):
     raise Failure("it ended before it offered nvidia.com/gpu\n" + said)
 
 
-PEERS = {"nvtop": nvtop, "go-nvml": go_nvml, "device-plugin": device_plugin}
+LAYOUTS = """version: v1
+mig-configs:
+  all-disabled:
+    - devices: all
+      mig-enabled: false
+  mixed:
+    - devices: [0]
+      mig-enabled: true
+      mig-devices: {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
+    - devices: [1]
+      mig-enabled: false
+  smallest:
+    - devices: [0]
+      mig-enabled: true
+      mig-devices: {"1g.5gb": 7}
+    - devices: [1]
+      mig-enabled: false
+"""
+
+
+def with_the_nodes_bus(world):
+    """Words to put before a command that looks for GPUs in /sys and /proc, which are the machine's: in a mount namespace of its own it
+    finds the node's GPUs and NVIDIA's kernel module there."""
+    done = world.run("nvidia-smi", "--query-gpu=pci.bus_id,pci.device_id", "--format=csv,noheader", environment=world.without_mete())
+    bus = world.folder / "pci"
+    for row in done.stdout.splitlines():
+        address, identity = row.split(", ")
+        folder = bus / address.lower()[4:]
+        folder.mkdir(parents=True)
+        files = {"vendor": "0x10de", "device": identity[:6], "class": "0x030200", "numa_node": "-1", "resource": "0x0 0x0 0x0"}
+        for name, text in files.items():
+            (folder / name).write_text(text + "\n")
+    modules = world.folder / "modules"
+    modules.write_text("nvidia 0 0 - Live 0x0\n")
+    script = f"mount --bind {bus} /sys/bus/pci/devices && {{ [ ! -e /proc/modules ] || mount --bind {modules} /proc/modules; }}"
+    words = ["unshare", "-m", "sh", "-c", script + ' && exec "$@"', "sh"]
+    if world.run(*words, "true").returncode != 0:
+        raise Skipped("it looks for GPUs in /sys, and others than the machine's may not be put there")
+    return words
+
+
+def mig_parted(world, binary):
+    """NVIDIA's mig-parted lays instances out, says what there is, and takes everything back."""
+    layouts = world.folder / "layouts.yaml"
+    layouts.write_text(LAYOUTS)
+    inside = with_the_nodes_bus(world)
+
+    def parted(*words, code=0):
+        done = world.run(*inside, binary, *words, environment=world.without_mete())
+        if "unable to read /proc/modules" in done.stderr:
+            raise Skipped("it looks for the kernel module in /proc/modules, which is not here")
+        require(done.returncode == code, f"mig-parted {words} ended {done.returncode}, not {code}", done.stdout, done.stderr)
+        return done.stdout
+
+    def cut():
+        done = world.run("nvidia-smi", "-L", environment=world.without_mete())
+        return sorted(line.split()[1] for line in done.stdout.splitlines() if line.startswith("  MIG "))
+
+    for name, wanted in (("mixed", ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]), ("smallest", ["1g.5gb"] * 7), ("mixed", None), ("all-disabled", [])):
+        parted("apply", "-f", layouts, "-c", name)
+        parted("assert", "-f", layouts, "-c", name)
+        require(wanted is None or cut() == wanted, f"{name} is not what nvidia-smi -L shows", cut())
+    parted("assert", "-f", layouts, "-c", "mixed", code=1)
+    require('"mig-enabled": false' in parted("export", "-o", "json"), "export does not say that MIG is off")
+    return "three layouts applied, asserted, exported"
+
+
+PEERS = {"nvtop": nvtop, "go-nvml": go_nvml, "device-plugin": device_plugin, "mig-parted": mig_parted}
 
 
 def main():
