@@ -54,6 +54,28 @@ TEST(NodeScenario, ErrorsNameFileAndLine) {
   EXPECT_THAT(Error("a: [\nb: }\n"), HasSubstr("f.yaml:2: not YAML"));
 }
 
+TEST(MigScenario, SaysWhatIsWrong) {
+  const std::string head = "mechanism: mig\nboards: [a100-sxm4-40gb]\n";
+  EXPECT_THAT(Error("mechanism: mig\nshares: [{name: A, instance: i}]"), HasSubstr("mechanism mig needs boards"));
+  EXPECT_THAT(Error("instances: [{name: i, profile: 1g.5gb}]\nshares: [{name: A}]"), HasSubstr("need mechanism mig"));
+  EXPECT_THAT(Error("shares: [{name: A, instance: i}]"), HasSubstr("without it none"));
+  EXPECT_THAT(Error(head + "shares: [{name: A}]"), HasSubstr("names its instance"));
+  const auto placing = [&](const std::string& rest) {
+    const StatusOr<Scenario> scenario = ParseScenario(head + rest, "f.yaml");
+    EXPECT_TRUE(scenario.ok()) << scenario.status();
+    return Message(RunCase(GpuParameters{}, Cases(*scenario)[0]).status());
+  };
+  const std::string share = "shares: [{name: A, instance: i, workload: saturating}]\n";
+  EXPECT_THAT(placing("instances: [{name: j, profile: 1g.5gb}]\n" + share), HasSubstr("there is no instance 'i'"));
+  EXPECT_THAT(placing("instances: [{name: i, profile: 1g.6gb}]\n" + share), HasSubstr("there are 1g.5gb, 1g.5gb+me"));
+  EXPECT_THAT(placing("instances: [{name: i, profile: 3g.20gb, start: 1}]\n" + share), HasSubstr("it can at 0, 4"));
+  EXPECT_THAT(placing("instances: [{name: i, profile: 1g.5gb, gpu: 1}]\n" + share), HasSubstr("no GPU 1 with MIG"));
+  EXPECT_THAT(placing("instances: [{name: i, profile: 3g.20gb, compute: [1c]}]\n" + share),
+              HasSubstr("there are 1c.3g.20gb"));
+  EXPECT_THAT(placing("instances: [{name: i, profile: 1g.5gb}]\nshares: [{name: A, instance: i/3}]\n"),
+              HasSubstr("no compute instance 'i/3'"));
+}
+
 TEST(NodeScenario, EqualSeedsGiveEqualBytes) {
   const std::string text = R"(
 seconds: 4

@@ -5,6 +5,7 @@
 
 #include "base/quantities.h"
 #include "emulator/engine/boards.h"
+#include "emulator/simulate/instances.h"
 #include "plan/resolve.h"
 
 namespace mete::emulator {
@@ -107,6 +108,7 @@ StatusOr<std::vector<EngineSettings::Gpu>> NodeOf(const Scenario& scenario, cons
 StatusOr<std::vector<Placed>> Place(const std::vector<EngineSettings::Gpu>& node, Scenario* scenario) {
   if (scenario->boards.empty()) return std::vector<Placed>(scenario->shares.size());
   if (scenario->mechanism == SharingMechanism::kIntercept) return ByPlan(node, scenario);
+  if (scenario->mechanism == SharingMechanism::kMig) return PlaceInInstances(node, scenario);
   std::vector<uint32_t> count(node.size());
   std::vector<Placed> placed;
   for (const ShareSpec& share : scenario->shares) {

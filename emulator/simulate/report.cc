@@ -179,6 +179,13 @@ StatusOr<CaseReport> RunCase(const GpuParameters& gpu, const Case& asked) {
         check = {fmt::format("{} ends at least {:g} requests", name, expect.value),
                  static_cast<double>(timeline.requests.size()), expect.value, 1e18, ""};
         break;
+      case ExpectKind::kRate: {
+        const auto ended = std::count_if(timeline.requests.begin(), timeline.requests.end(), [&](const auto& request) {
+          return request.ended_ns >= expect.from_ns && request.ended_ns < to;
+        });
+        check = Around(name + " ends", static_cast<double>(ended) / (window / 1e9), expect, "requests/s");
+        break;
+      }
       case ExpectKind::kAlive:
         check = {fmt::format("{} has {:g} processes at the end", name, expect.value),
                  static_cast<double>(timeline.alive), expect.value, expect.value, ""};
@@ -274,6 +281,7 @@ Json ToJson(const Scenario& scenario, const std::vector<CaseReport>& reports) {
                {"seconds", static_cast<double>(scenario.length_ns) / 1e9},
                {"mechanism", scenario.mechanism == SharingMechanism::kIntercept     ? "intercept"
                              : scenario.mechanism == SharingMechanism::kTimeSlicing ? "time-slicing"
+                             : scenario.mechanism == SharingMechanism::kMig         ? "mig"
                                                                                     : "exclusive"},
                {"gates", scenario.gates}};
   if (!scenario.boards.empty()) json["boards"] = scenario.boards;

@@ -26,6 +26,17 @@ StatusOr<std::string> ReadFile(const std::string& path, const char* what) {
   return text.str();
 }
 
+void ReadNames(Reader& reader, const char* key, std::vector<std::string>* names) {
+  if (!reader.Has(key)) return;
+  const YAML::Node list = reader.At(key);
+  if (!list.IsSequence() || list.size() == 0 || list.size() > 64)
+    reader.FailAt(list, fmt::format("{} must be a list of 1 to 64 names", key));
+  for (const auto& item : list) {
+    if (!item.IsScalar()) reader.FailAt(item, fmt::format("{} must be a list of names", key));
+    names->push_back(item.IsScalar() ? item.Scalar() : "");
+  }
+}
+
 ArrivalSpec ReadArrival(Reader reader) {
   reader.Keys({"closed_ms", "every_ms", "poisson_hz", "trace_ms"});
   ArrivalSpec arrival;
@@ -51,7 +62,7 @@ ArrivalSpec ReadArrival(Reader reader) {
 
 ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
   reader.Keys({"name", "mode", "percent", "weight", "processes", "depth", "streams", "kernel", "on_ms", "off_ms",
-               "from_ms", "lock_step", "workload", "arrival", "gpu", "memory", "compute"});
+               "from_ms", "lock_step", "workload", "arrival", "gpu", "memory", "compute", "instance"});
   ShareSpec share;
   share.name = reader.Text("name");
   if (share.name.empty()) reader.Fail("a share needs a name");
@@ -93,6 +104,7 @@ ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
     if (share.workload.empty()) reader.FailAt(reader.At("arrival"), "arrival is of a workload's requests");
     share.arrival = ReadArrival(reader.In(reader.At("arrival"), "arrival"));
   }
+  share.instance = reader.Text("instance");
   share.gpu = reader.Text("gpu");
   share.memory = reader.Text("memory");
   share.compute = reader.Text("compute");
@@ -101,6 +113,18 @@ ShareSpec ReadShare(Reader reader, const Workloads& workloads) {
     reader.Fail("memory, compute and gpu are for the plan, which sets mode, percent and weight itself");
   }
   return share;
+}
+
+InstanceSpec ReadInstance(Reader reader) {
+  reader.Keys({"name", "profile", "gpu", "start", "compute"});
+  InstanceSpec instance;
+  instance.name = reader.Text("name");
+  instance.profile = reader.Text("profile");
+  if (instance.name.empty() || instance.profile.empty()) reader.Fail("an instance needs a name and a profile");
+  instance.gpu = reader.Whole<uint32_t>("gpu", 0, 0, 63);
+  instance.start = reader.Whole<int>("start", -1, 0, 31);
+  ReadNames(reader, "compute", &instance.compute);
+  return instance;
 }
 
 std::optional<uint32_t> FindShare(const Scenario& scenario, const std::string& name) {
@@ -190,7 +214,7 @@ EventSpec ReadEvent(const Scenario& scenario, Reader reader) {
 
 ExpectSpec ReadExpect(const Scenario& scenario, Reader reader) {
   reader.Keys({"share", "percent", "points", "at_least", "at_most", "from_ms", "to_ms", "gap_ms", "total", "latency_ms",
-               "within", "requests_at_least", "turn_us", "alive", "refused"});
+               "within", "requests_at_least", "requests_per_s", "turn_us", "alive", "refused"});
   ExpectSpec expect;
   expect.from_ns = reader.Ms("from_ms", 0);
   expect.to_ns = reader.Ms("to_ms", scenario.length_ns);
@@ -215,6 +239,9 @@ ExpectSpec ReadExpect(const Scenario& scenario, Reader reader) {
   } else if (reader.Has("requests_at_least")) {
     expect.kind = ExpectKind::kRequests;
     expect.value = reader.Number("requests_at_least", 0, 0, 1e12);
+  } else if (reader.Has("requests_per_s")) {
+    expect.kind = ExpectKind::kRate;
+    expect.value = reader.Number("requests_per_s", 0, 1e-3, 1e9);
   } else if (reader.Has("alive")) {
     expect.kind = ExpectKind::kAlive;
     expect.value = reader.Number("alive", 0, 0, 256);
@@ -233,29 +260,18 @@ ExpectSpec ReadExpect(const Scenario& scenario, Reader reader) {
     expect.at_most = reader.Number("at_most", 100, 0, 100);
     if (!reader.Has("at_least") && !reader.Has("at_most")) {
       reader.Fail(
-          "expects nothing: give percent, at_least, at_most, gap_ms, total, latency_ms, requests_at_least, turn_us, "
-          "alive or refused");
+          "expects nothing: give percent, at_least, at_most, gap_ms, total, latency_ms, requests_at_least, "
+          "requests_per_s, turn_us, alive or refused");
     }
   }
   return expect;
 }
 
-void ReadNames(Reader& reader, const char* key, std::vector<std::string>* names) {
-  if (!reader.Has(key)) return;
-  const YAML::Node list = reader.At(key);
-  if (!list.IsSequence() || list.size() == 0 || list.size() > 64)
-    reader.FailAt(list, fmt::format("{} must be a list of 1 to 64 names", key));
-  for (const auto& item : list) {
-    if (!item.IsScalar()) reader.FailAt(item, fmt::format("{} must be a list of names", key));
-    names->push_back(item.IsScalar() ? item.Scalar() : "");
-  }
-}
-
 void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario* scenario, Status* status) {
   Reader reader(root, what, "", status);
   reader.Keys({"name", "purpose", "seconds", "seed", "notice_us", "broker_wake_us", "waiter_wake_us", "launch_us",
-               "gates", "mechanism", "boards", "more_boards", "time_slice_us", "workloads", "sweep", "shares", "events",
-               "expect"});
+               "gates", "mechanism", "boards", "more_boards", "time_slice_us", "workloads", "sweep", "instances",
+               "shares", "events", "expect"});
   scenario->name = reader.Text("name");
   scenario->purpose = reader.Text("purpose");
   scenario->length_ns = static_cast<uint64_t>(reader.Number("seconds", 10, 0.01, kLongestSeconds) * 1e9);
@@ -265,7 +281,7 @@ void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario*
   scenario->waiter_wake = reader.Microseconds("waiter_wake_us", scenario->waiter_wake);
   scenario->launch_ns = static_cast<uint64_t>(reader.Number("launch_us", 5, 0.1, 1e6) * 1e3);
   scenario->mechanism =
-      static_cast<SharingMechanism>(reader.OneOf("mechanism", {"intercept", "time-slicing", "exclusive"}));
+      static_cast<SharingMechanism>(reader.OneOf("mechanism", {"intercept", "time-slicing", "exclusive", "mig"}));
   scenario->gates = reader.Flag("gates", scenario->mechanism == SharingMechanism::kIntercept);
   scenario->time_slice_ns = static_cast<uint64_t>(reader.Number("time_slice_us", 0, 10, 1e6) * 1e3);
   ReadNames(reader, "boards", &scenario->boards);
@@ -289,8 +305,16 @@ void ReadScenarioNode(const YAML::Node& root, const std::string& what, Scenario*
     scenario->sweep_blocks = sweep.List("blocks", scenario->sweep_blocks, 1, 1e9);
     scenario->sweep_processes = sweep.List("processes", scenario->sweep_processes, 1, 256);
   }
+  const bool mig = scenario->mechanism == SharingMechanism::kMig;
+  if (mig && (scenario->boards.empty() || scenario->gates)) reader.Fail("mechanism mig needs boards, and has no gates");
+  if (!mig && reader.Has("instances")) reader.FailAt(reader.At("instances"), "instances need mechanism mig");
+  reader.Each("instances", [&](Reader item) { scenario->instances.push_back(ReadInstance(item)); });
+  if (scenario->instances.size() > 64) reader.Fail("has more than 64 instances");
   reader.Each("shares", [&](Reader item) {
     ShareSpec share = ReadShare(item, workloads);
+    if (mig ? share.instance.empty() || share.planned : !share.instance.empty()) {
+      item.Fail("with mechanism mig a share names its instance, and nothing that a plan decides; without it none");
+    }
     if (share.planned && scenario->boards.empty()) item.Fail("memory, compute and gpu need boards");
     if (!share.lock_step.empty() && !scenario->boards.empty()) item.Fail("lock_step is on one GPU, without boards");
     if (FindShare(*scenario, share.name)) item.Fail(fmt::format("two shares are called '{}'", share.name));

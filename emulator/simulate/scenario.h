@@ -19,7 +19,22 @@
 
 namespace mete::emulator {
 
-enum class SharingMechanism { kIntercept, kTimeSlicing, kExclusive };
+enum class SharingMechanism { kIntercept, kTimeSlicing, kExclusive, kMig };
+
+// With mechanism mig: a GPU instance that is there, and its compute instances by name; none: one that fills it.
+struct InstanceSpec {
+  std::string name, profile;
+  uint32_t gpu = 0;
+  int start = -1;  // memory slice; -1: chosen as a driver does
+  std::vector<std::string> compute;
+};
+
+// Where a share runs then: numbers that are the same for the same instance, and its size.
+struct PartSpec {
+  uint32_t instance = 0, compute = 0;
+  double memory_part = 1;
+  uint32_t copy_engines = 1, sms = 1;
+};
 
 enum class ArrivalKind { kClosed, kEvery, kPoisson, kTrace };
 struct ArrivalSpec {
@@ -47,6 +62,8 @@ struct ShareSpec {
   ArrivalSpec arrival;
   bool planned = false;  // memory, compute and gpu are for mete's plan
   std::string gpu, memory, compute;
+  std::string instance;          // mechanism mig: NAME, or NAME/K for its compute instance K
+  std::optional<PartSpec> part;  // what that came to
 };
 
 enum class EventKind { kSet, kKill, kStopBroker, kStartBroker, kFault };
@@ -61,7 +78,7 @@ struct EventSpec {
   bool clear = false;                // kFault: all faults of the GPU end
 };
 
-enum class ExpectKind { kShare, kBounds, kGap, kTotal, kLatency, kRequests, kTurn, kAlive, kRefused };
+enum class ExpectKind { kShare, kBounds, kGap, kTotal, kLatency, kRequests, kTurn, kAlive, kRefused, kRate };
 struct ExpectSpec {
   ExpectKind kind = ExpectKind::kShare;
   uint32_t share = 0;  // index
@@ -69,7 +86,8 @@ struct ExpectSpec {
   double at_least = 0, at_most = 100;
   uint64_t from_ns = 0, to_ns = 0;  // to 0: the end
   uint64_t gap_ns = 0;
-  double value = 0, within = 10;  // kLatency (ms), kTurn (µs): ± percent; kRequests, kAlive, kRefused: a count
+  double value = 0,
+         within = 10;  // kLatency (ms), kTurn (µs), kRate (a second): ± percent; kRequests, kAlive, kRefused: a count
 };
 
 struct Scenario {
@@ -86,6 +104,7 @@ struct Scenario {
   std::vector<double> sweep_kernel_ms = {1};
   std::vector<uint64_t> sweep_blocks = {1000};
   std::vector<uint32_t> sweep_processes;  // empty: as the share says
+  std::vector<InstanceSpec> instances;
   std::vector<ShareSpec> shares;
   std::vector<EventSpec> events;
   std::vector<ExpectSpec> expect;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "emulator/simulate/calibrate.h"
+#include "emulator/simulate/instances.h"
 #include "ledger/pages.h"
 
 namespace mete::emulator {
@@ -43,7 +44,9 @@ Status Simulation::Prepare() {
     const ShareSpec& spec = scenario_.shares[i];
     Share share;
     if (spec.workload.empty()) {
-      METE_ASSIGN_OR_RETURN(const Calibrated kernel, Calibrate(parameters_, spec.kernel_ms * 1e6, spec.blocks));
+      METE_ASSIGN_OR_RETURN(const Calibrated kernel,
+                            Calibrate(spec.part ? ParametersOf(parameters_, *spec.part) : parameters_,
+                                      spec.kernel_ms * 1e6, spec.blocks));
       Step step;
       step.work.kind = WorkKind::kKernel;
       step.work.kernel = kernel.cost;
@@ -88,7 +91,7 @@ void Simulation::AddProcess(uint32_t share) {
   const auto pid = static_cast<uint32_t>(processes_.size() + 1);
   const int slot = ledger::TakeSlot(*shares_[share].ledger, pid, 1, pid);
   process.view = {shares_[share].limits.get(), shares_[share].ledger.get(), 0, static_cast<uint32_t>(slot)};
-  process.context = model_.AddContext(now_);
+  process.context = model_.AddContext(now_, PartitionOf(spec));
   for (uint32_t i = 0; i < spec.streams; ++i) {
     process.streams.push_back({model_.AddStream(process.context), nullptr, 0, 0, 0});
     process_of_[process.streams.back().id] = {processes_.size(), i};
@@ -111,6 +114,16 @@ void Simulation::AddProcess(uint32_t share) {
   } else {
     PlanArrival(processes_.size() - 1, begin);
   }
+}
+
+PartitionId Simulation::PartitionOf(const ShareSpec& spec) {
+  if (!spec.part) return kAllSms;
+  const PartSpec& part = *spec.part;
+  const auto [instance, fresh] = instances_.try_emplace(part.instance, 0);
+  if (fresh) instance->second = model_.AddInstance({part.memory_part, part.copy_engines});
+  const auto [partition, first] = partitions_.try_emplace({part.instance, part.compute}, 0);
+  if (first) partition->second = model_.AddPartition(instance->second, part.sms);
+  return partition->second;
 }
 
 StatusOr<RunResult> Simulation::Run() {

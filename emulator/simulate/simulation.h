@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <queue>
 #include <random>
@@ -108,6 +109,7 @@ class Simulation {
 
   Status Prepare();
   void AddProcess(uint32_t share);
+  PartitionId PartitionOf(const ShareSpec& spec);  // made when it is asked for first
   void Plan(uint64_t at, What what, uint64_t index, uint64_t token = 0);
   void Handle(const Event& event);
   void SeeChange();
@@ -152,6 +154,8 @@ class Simulation {
   std::vector<Share> shares_;
   std::vector<Process> processes_;
   std::vector<Group> groups_;
+  std::unordered_map<uint32_t, InstanceId> instances_;  // by PartSpec's numbers
+  std::map<std::pair<uint32_t, uint32_t>, PartitionId> partitions_;
   std::vector<uint64_t> unseen_deaths_;                                 // while the broker is down
   std::unordered_map<StreamId, std::pair<size_t, size_t>> process_of_;  // and which of its streams
   std::unordered_map<StreamId, std::deque<Launch>> launches_;

@@ -1,4 +1,6 @@
 // What happens to a simulation from outside: new limits, the broker's going and coming, deaths and faults.
+#include <algorithm>
+
 #include "emulator/engine/fault_rules.h"
 #include "emulator/simulate/simulation.h"
 #include "ledger/pages.h"
@@ -95,7 +97,16 @@ void Simulation::HurtByXid(const EventSpec& event, uint32_t xid) {
     for (const uint32_t following : rule.followed) HurtByXid(event, following);
     return;
   }
-  const ContextId executing = model_.ActiveContext();
+  // Whoever executes, first of them with MIG; what hurts all that are busy on an engine stays in its instance.
+  const auto culprit = std::find_if(processes_.begin(), processes_.end(), [&](const Process& process) {
+    return process.alive && (event.of_share ? process.share == event.share : model_.ContextActive(process.context));
+  });
+  const auto instance_of = [&](const Process& process) {
+    const std::optional<PartSpec>& part = scenario_.shares[process.share].part;
+    return part ? part->instance : UINT32_MAX;
+  };
+  const ContextId executing = culprit == processes_.end() ? 0 : culprit->context;
+  const uint32_t instance = culprit == processes_.end() ? UINT32_MAX : instance_of(*culprit);
   for (Process& process : processes_) {
     if (!process.alive) continue;
     bool hurt = false;
@@ -104,7 +115,9 @@ void Simulation::HurtByXid(const EventSpec& event, uint32_t xid) {
       case XidRule::Hurts::kProcess:
         hurt = event.of_share ? process.share == event.share : process.context == executing;
         break;
-      case XidRule::Hurts::kBusy: hurt = !model_.ContextIdle(process.context); break;
+      case XidRule::Hurts::kBusy:
+        hurt = instance_of(process) == instance && !model_.ContextIdle(process.context);
+        break;
       case XidRule::Hurts::kGpu: hurt = true; break;
     }
     if (hurt) KillProcess(process);
