@@ -82,6 +82,8 @@ CUresult CreateContext(Device* device, uint32_t flags, Context** out) {
   Driver* driver = Driver::Get();
   uint64_t engine = 0;
   const Result result = driver->CreateContext(*device, &engine);
+  // The instance has ended since cuInit, or the GPU was cut.
+  if (result == Result::kNoSuchObject) return CUDA_ERROR_INVALID_DEVICE;
   if (result != Result::kOk) return FromResult(result);
   auto* context = new Context(device, engine);
   context->flags.store(flags);

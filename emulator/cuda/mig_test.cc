@@ -134,5 +134,23 @@ TEST_F(CutNode, NoInstanceReachesAnotherOrAGpu) {
   EXPECT_EQ(::cuCtxDestroy_v2(one), CUDA_SUCCESS);
 }
 
+TEST_F(CutNode, ADeviceThatIsNoMoreTakesNoContext) {
+  MigState before = {}, after = {};
+  std::vector<MigProfileInfo> profiles;
+  ASSERT_EQ(fake->Mig(1, &before), Result::kOk);
+  ASSERT_EQ(fake->MigProfiles(1, &profiles), Result::kOk);
+  CUcontext context = nullptr;
+  fake->Cut(1, after, profiles);  // the mode is off
+  EXPECT_EQ(::cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_INVALID_DEVICE);
+  MigState whole_gpu_cut = {};
+  whole_gpu_cut.capable = whole_gpu_cut.mode = 1;
+  fake->Cut(0, whole_gpu_cut, {});
+  EXPECT_EQ(::cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_INVALID_DEVICE);
+  fake->Cut(0, {}, {});
+  fake->Cut(1, before, profiles);
+  ASSERT_EQ(::cuCtxCreate_v2(&context, 0, 1), CUDA_SUCCESS);
+  EXPECT_EQ(::cuCtxDestroy_v2(context), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace mete::emulator::cuda
