@@ -23,7 +23,7 @@ StatusOr<const gpu::MigComputeProfile*> FindCompute(const gpu::MigProfile& profi
   return NoSuch("there is no compute instance '{}' in {}; there are {}", name, profile.name, fmt::join(known, ", "));
 }
 
-StatusOr<Made> Make(MigGpu& mig, const gpu::MigBoard& board, const InstanceSpec& spec, uint32_t number) {
+StatusOr<Made> MakeInstance(MigGpu& mig, const gpu::MigBoard& board, const InstanceSpec& spec, uint32_t number) {
   const gpu::MigProfile* profile = board.Find(spec.profile);
   if (profile == nullptr) {
     std::vector<std::string> known;
