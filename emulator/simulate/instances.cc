@@ -72,7 +72,7 @@ StatusOr<std::vector<Placed>> PlaceInInstances(const std::vector<EngineSettings:
       return NoSuch("instance {}: there is no GPU {} with MIG", spec.name, spec.gpu);
     }
     METE_ASSIGN_OR_RETURN(Made made,
-                          Make(gpus[spec.gpu], *node[spec.gpu].mig, spec, static_cast<uint32_t>(all.size())));
+                          MakeInstance(gpus[spec.gpu], *node[spec.gpu].mig, spec, static_cast<uint32_t>(all.size())));
     all.push_back(std::move(made));
   }
   std::vector<Placed> placed;
