@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs software of others on an emulated node and checks what it prints. Its binaries are not part of this project: name them.
 
-  peers.py [--nvtop PATH] [--go-nvml PATH] [--device-plugin PATH] [--mig-parted PATH]
-                                          or METE_PEER_NVTOP, METE_PEER_GO_NVML, METE_PEER_DEVICE_PLUGIN, METE_PEER_MIG_PARTED
+  peers.py [--nvtop PATH] [--go-nvml PATH] [--device-plugin PATH] [--mig-parted PATH] [--feature-discovery PATH]
+    or METE_PEER_NVTOP, METE_PEER_GO_NVML, METE_PEER_DEVICE_PLUGIN, METE_PEER_MIG_PARTED, METE_PEER_FEATURE_DISCOVERY
 
 A peer whose binary is not given, or cannot run here, is named as skipped with the reason, never as passed. Exit status: 0
 all that were given passed, 1 one failed, 77 none was given. The build folder comes from $METE_BUILD.
@@ -173,7 +173,24 @@ def mig_parted(world, binary):
     return "three layouts applied, asserted, exported"
 
 
-PEERS = {"nvtop": nvtop, "go-nvml": go_nvml, "device-plugin": device_plugin, "mig-parted": mig_parted}
+def feature_discovery(world, binary):
+    """NVIDIA's gpu-feature-discovery labels the node by the parts that its GPU is in."""
+    for words in (("-i", "0", "-mig", "1"), ("mig", "-cgi", "1g.5gb,1g.5gb,3g.20gb", "-C")):
+        done = world.run("nvidia-smi", *words, environment=world.without_mete())
+        require(done.returncode == 0, f"nvidia-smi {words} failed", done.stdout)
+    labels = world.folder / "labels"
+    done = world.run(binary, "--oneshot", "--mig-strategy=mixed", "--output-file", labels, environment=world.without_mete())
+    require(done.returncode == 0 and labels.exists(), f"ended with {done.returncode}", done.stderr)
+    said = dict(line.split("=", 1) for line in labels.read_text().splitlines() if "=" in line)
+    wanted = {"mig-1g.5gb.count": "2", "mig-1g.5gb.memory": "4864", "mig-1g.5gb.multiprocessors": "14", "mig-3g.20gb.count": "1",
+              "mig-3g.20gb.memory": "19968", "mig-3g.20gb.slices.ci": "3", "mig-3g.20gb.product": "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb",
+              "gpu.product": "Tesla-T4"}
+    wrong = [f"{name}: {said.get('nvidia.com/' + name)}, not {value}" for name, value in wanted.items() if said.get("nvidia.com/" + name) != value]
+    require(not wrong, "other labels", *wrong)
+    return "labels of two kinds of MIG devices and a whole GPU"
+
+
+PEERS = {"nvtop": nvtop, "go-nvml": go_nvml, "device-plugin": device_plugin, "mig-parted": mig_parted, "feature-discovery": feature_discovery}
 
 
 def main():
