@@ -2,13 +2,13 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
 #include "emulator/smi/command.h"
 #include "emulator/smi/details.h"
 #include "emulator/smi/monitor.h"
+#include "emulator/smi/words.h"
 
 namespace mete::emulator::smi {
 
@@ -21,8 +21,7 @@ bool IsNumber(const std::string& text) {
 }
 
 bool ParseNumber(const std::string& text, uint32_t most, uint32_t* number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size() && *number <= most && IsNumber(text);
+  return ParseWhole(text, number) && *number <= most;
 }
 
 // Seconds or milliseconds from 1 on; seconds may have a part for the monitors.

@@ -3,7 +3,6 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "emulator/smi/words.h"
 
@@ -11,15 +10,10 @@ namespace mete::emulator::smi {
 
 namespace {
 
-bool WholeNumber(std::string_view text, uint32_t* number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // A profile by its ID, its name, or its name after "MIG ".
 const MigProfileRow* FindProfile(const std::vector<MigProfileRow>& profiles, std::string_view word) {
   uint32_t id = 0;
-  const bool by_id = WholeNumber(word, &id);
+  const bool by_id = ParseWhole(word, &id);
   if (word.size() > 4 && strncasecmp(word.data(), "MIG ", 4) == 0) word.remove_prefix(4);
   const auto found = std::find_if(profiles.begin(), profiles.end(), [&](const MigProfileRow& profile) {
     return by_id
@@ -189,7 +183,7 @@ bool ParseMigSpecs(const std::string& list, std::vector<MigSpec>* specs) {
     spec.profile = list.substr(at, comma - at);
     if (const size_t colon = spec.profile.rfind(':'); colon != std::string::npos) {
       uint32_t start = 0;
-      if (!WholeNumber(std::string_view(spec.profile).substr(colon + 1), &start)) return false;
+      if (!ParseWhole(std::string_view(spec.profile).substr(colon + 1), &start)) return false;
       spec.start = start;
       spec.profile.resize(colon);
     }

@@ -1,12 +1,14 @@
-// Values as nvidia-smi writes them; what is absent is "N/A". Pure functions.
+// Values as nvidia-smi writes and reads them; what is absent is "N/A". Pure functions.
 #ifndef METE_EMULATOR_SMI_WORDS_H_
 #define METE_EMULATOR_SMI_WORDS_H_
 
+#include <charconv>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace mete::emulator::smi {
 
@@ -17,6 +19,10 @@ __attribute__((format(printf, 1, 2))) inline std::string Printed(const char* for
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   return text;
+}
+inline bool ParseWhole(std::string_view text, uint32_t* number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 template <typename T>
 std::string UnitText(const std::optional<T>& value, const char* unit) {
