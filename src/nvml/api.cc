@@ -57,6 +57,9 @@ StatusOr<std::shared_ptr<const Api>> Api::Load(const std::string& file) {
   if (!Resolve(library, "nvmlDeviceGetComputeRunningProcesses_v3", &api->processes)) {
     Resolve(library, "nvmlDeviceGetComputeRunningProcesses_v2", &api->processes);
   }
+  if (!Resolve(library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &api->graphics_processes)) {
+    Resolve(library, "nvmlDeviceGetGraphicsRunningProcesses_v2", &api->graphics_processes);
+  }
   Resolve(library, "nvmlSystemGetProcessName", &api->process_name);
   Resolve(library, "nvmlDeviceGetMemoryLimits_v1", &api->memory_limits);
   Resolve(library, "nvmlDeviceSetMemoryLimits_v1", &api->set_memory_limits);

@@ -51,7 +51,8 @@ class Api {
   // Null where the driver is older.
   decltype(&abi::nvmlDeviceGetMemoryInfo_v2) memory_v2 = nullptr;
   decltype(&abi::nvmlDeviceGetMigMode) mig_mode = nullptr;
-  decltype(&abi::nvmlDeviceGetComputeRunningProcesses_v3) processes = nullptr;  // or _v2, which is the same
+  // or _v2, which is the same
+  decltype(&abi::nvmlDeviceGetComputeRunningProcesses_v3) processes = nullptr, graphics_processes = nullptr;
   decltype(&abi::nvmlSystemGetProcessName) process_name = nullptr;
   decltype(&abi::nvmlDeviceGetMemoryLimits_v1) memory_limits = nullptr;
   decltype(&abi::nvmlDeviceSetMemoryLimits_v1) set_memory_limits = nullptr;

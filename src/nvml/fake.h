@@ -29,6 +29,7 @@ class FakeDevice : public Device {
   Utilization utilization;
   std::vector<ProcessUtilization> process_utilization;
   Status failure;          // when not OK, every query answers with it
+  Status memory_failure;   // the same for Memory() alone
   bool may_change = true;  // false: whoever asks may look only
 
   uint32_t index() const override { return index_value; }
@@ -37,7 +38,10 @@ class FakeDevice : public Device {
   StatusOr<uint32_t> MinorNumber() const override { return Or(minor); }
   StatusOr<std::string> PciBusId() const override { return Or(pci_bus_id); }
   StatusOr<ComputeCapability> Capability() const override { return Or(capability); }
-  StatusOr<MemoryUse> Memory() const override { return Or(memory); }
+  StatusOr<MemoryUse> Memory() const override {
+    if (!memory_failure.ok()) return memory_failure;
+    return Or(memory);
+  }
   StatusOr<MigState> Mig() const override { return Or(mig); }
   StatusOr<ComputeMode> Mode() const override { return Or(mode); }
   Status SetMode(ComputeMode wanted) const override {
@@ -45,7 +49,7 @@ class FakeDevice : public Device {
     mode = wanted;
     return OkStatus();
   }
-  StatusOr<std::vector<Process>> ComputeProcesses() const override {
+  StatusOr<std::vector<Process>> Processes() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return Or(processes);
   }

@@ -117,32 +117,21 @@ class RealDevice : public Device {
     return devices;
   }
 
-  StatusOr<std::vector<Process>> ComputeProcesses() const override {
-    constexpr const char* kCall = "nvmlDeviceGetComputeRunningProcesses";
-    if (api_->processes == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, kCall);
-    std::vector<abi::nvmlProcessInfo_t> infos(64);
-    nvmlReturn_t code = abi::NVML_SUCCESS;
-    unsigned count = 0;
-    for (int attempt = 0; attempt < 8; ++attempt) {  // processes come while we ask
-      count = static_cast<unsigned>(infos.size());
-      code = api_->processes(handle_, &count, infos.data());
-      if (code != abi::NVML_ERROR_INSUFFICIENT_SIZE) break;
-      infos.resize(std::max<size_t>(infos.size() * 2, size_t{count} + 16));
+  StatusOr<std::vector<Process>> Processes() const override {
+    METE_ASSIGN_OR_RETURN(std::vector<Process> all, List(api_->processes, "nvmlDeviceGetComputeRunningProcesses"));
+    // Not every board lists these; a process with both kinds of contexts is in both lists, with all of its memory.
+    StatusOr<std::vector<Process>> graphics = List(api_->graphics_processes, "nvmlDeviceGetGraphicsRunningProcesses");
+    if (!graphics.ok()) return Unsupported(graphics.status()) ? all : StatusOr<std::vector<Process>>(graphics.status());
+    for (Process& process : *graphics) {
+      const auto known =
+          std::find_if(all.begin(), all.end(), [&](const Process& other) { return other.pid == process.pid; });
+      if (known == all.end()) {
+        all.push_back(std::move(process));
+      } else {
+        known->used = std::max(known->used, process.used);
+      }
     }
-    METE_RETURN_IF_ERROR(Check(code, kCall));
-    if (count > infos.size())
-      return Fault("{}: {} counts {} processes in {} places", Object(), kCall, count, infos.size());
-    std::vector<Process> result;
-    for (unsigned i = 0; i < count; ++i) {
-      Process process;
-      process.pid = infos[i].pid;
-      if (infos[i].usedGpuMemory != abi::NVML_VALUE_NOT_AVAILABLE) process.used = {infos[i].usedGpuMemory};
-      process.name = NameOf(infos[i].pid);
-      if (infos[i].gpuInstanceId != kNoInstance) process.gpu_instance = infos[i].gpuInstanceId;
-      if (infos[i].computeInstanceId != kNoInstance) process.compute_instance = infos[i].computeInstanceId;
-      result.push_back(std::move(process));
-    }
-    return result;
+    return all;
   }
 
   StatusOr<Utilization> Use() const override {
@@ -187,6 +176,33 @@ class RealDevice : public Device {
   }
 
  private:
+  using ListCall = decltype(Api::processes);
+  StatusOr<std::vector<Process>> List(ListCall call, const char* name) const {
+    if (call == nullptr) return Check(abi::NVML_ERROR_FUNCTION_NOT_FOUND, name);
+    std::vector<abi::nvmlProcessInfo_t> infos(64);
+    nvmlReturn_t code = abi::NVML_SUCCESS;
+    unsigned count = 0;
+    for (int attempt = 0; attempt < 8; ++attempt) {  // processes come while we ask
+      count = static_cast<unsigned>(infos.size());
+      code = call(handle_, &count, infos.data());
+      if (code != abi::NVML_ERROR_INSUFFICIENT_SIZE) break;
+      infos.resize(std::max<size_t>(infos.size() * 2, size_t{count} + 16));
+    }
+    METE_RETURN_IF_ERROR(Check(code, name));
+    if (count > infos.size())
+      return Fault("{}: {} counts {} processes in {} places", Object(), name, count, infos.size());
+    std::vector<Process> result;
+    for (unsigned i = 0; i < count; ++i) {
+      Process process;
+      process.pid = infos[i].pid;
+      if (infos[i].usedGpuMemory != abi::NVML_VALUE_NOT_AVAILABLE) process.used = {infos[i].usedGpuMemory};
+      process.name = NameOf(infos[i].pid);
+      if (infos[i].gpuInstanceId != kNoInstance) process.gpu_instance = infos[i].gpuInstanceId;
+      if (infos[i].computeInstanceId != kNoInstance) process.compute_instance = infos[i].computeInstanceId;
+      result.push_back(std::move(process));
+    }
+    return result;
+  }
   std::string Of(const std::string& folder) const { return fmt::format("{}, cgroup {}", Object(), folder); }
   MigCalls Calls() const { return {*api_, handle_, Object()}; }
   std::string Object() const { return fmt::format("GPU {} ({})", index_, uuid_); }

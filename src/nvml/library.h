@@ -97,7 +97,8 @@ class Device {
   virtual StatusOr<MigState> Mig() const = 0;  // not an error on a GPU without MIG
   virtual StatusOr<ComputeMode> Mode() const = 0;
   virtual Status SetMode(ComputeMode mode) const;  // needs rights; lost with a reset or reboot
-  virtual StatusOr<std::vector<Process>> ComputeProcesses() const = 0;
+  // With compute or graphics contexts; each once.
+  virtual StatusOr<std::vector<Process>> Processes() const = 0;
   virtual StatusOr<Utilization> Use() const = 0;
   // Samples newer than `since_us` (NVML's time stamps, µs; 0: all it still has); none is an empty list.
   virtual StatusOr<std::vector<ProcessUtilization>> ProcessUse(uint64_t since_us) const = 0;

@@ -62,12 +62,16 @@ TEST_F(LibraryTest, ReadsWhatTheDriverSays) {
   EXPECT_EQ(h100.Mig()->pending, MigMode::kEnabled);
   EXPECT_EQ(*h100.Mode(), ComputeMode::kExclusiveProcess);
   EXPECT_EQ(h100.Use()->gpu, 42u);
-  auto processes = h100.ComputeProcesses();
+  auto processes = h100.Processes();
   ASSERT_TRUE(processes.ok());
-  ASSERT_EQ(processes->size(), 200u);
+  ASSERT_EQ(processes->size(), 201u);
   EXPECT_EQ((*processes)[0].used.count, 0u) << "NVML could not tell";
   EXPECT_EQ((*processes)[1].name, "/bin/one");
   EXPECT_EQ((*processes)[199].pid, 1199u);
+  // Reported fault 58: what draws takes memory as well as what computes.
+  EXPECT_EQ((*processes)[2].used.count, 5000u) << "in both lists: once, with all of it";
+  EXPECT_EQ((*processes)[200].pid, 77u);
+  EXPECT_EQ((*processes)[200].used.count, 4000u);
   auto use = h100.ProcessUse(0);
   ASSERT_TRUE(use.ok());
   ASSERT_EQ(use->size(), 1u);

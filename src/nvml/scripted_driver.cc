@@ -108,6 +108,13 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
   for (unsigned i = 0; i < have; ++i) infos[i] = {1000 + i, i == 0 ? NVML_VALUE_NOT_AVAILABLE : i, 0, 0};
   return NVML_SUCCESS;
 }
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_t* infos) {
+  if (Index(device) != 0) return NVML_ERROR_NOT_SUPPORTED;
+  *count = 2;  // one that computes as well, and one that does not
+  infos[0] = {1002, 5000, 0, 0};
+  infos[1] = {77, 4000, 0, 0};
+  return NVML_SUCCESS;
+}
 nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
   return pid == 1001 ? Text("/bin/one", name, length) : NVML_ERROR_NOT_FOUND;
 }

@@ -15,8 +15,16 @@ StatusOr<GpuReading> ReadGpu(const nvml::Device& device) {
   reading.index = device.index();
   reading.uuid = device.uuid();
   reading.name = device.name();
-  METE_ASSIGN_OR_RETURN(reading.memory, device.Memory());
-  METE_ASSIGN_OR_RETURN(reading.processes, device.ComputeProcesses());
+  const StatusOr<nvml::MemoryUse> memory = device.Memory();
+  if (!memory.ok() && nvml::Unsupported(memory.status())) {
+    return Lacks(
+        "GPU {} ({}): NVML does not say how much memory it has, as on boards that use the host's; no part of it can be "
+        "promised. Use another GPU, or this one without mete",
+        device.index(), device.name());
+  }
+  METE_RETURN_IF_ERROR(memory.status());
+  reading.memory = *memory;
+  METE_ASSIGN_OR_RETURN(reading.processes, device.Processes());
   return reading;
 }
 

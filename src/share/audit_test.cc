@@ -1,5 +1,7 @@
 // The driver's word against the ledger: memory that nobody charged, memory that outlives its maker, processes that go
 // past the library.
+#include "share/audit.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,6 +14,7 @@
 #include <thread>
 
 #include "ledger/account.h"
+#include "nvml/fake.h"
 #include "plan/resolve.h"
 #include "share/testing/node.h"
 
@@ -23,6 +26,20 @@ using testing::FakeTenant;
 using ::testing::HasSubstr;
 using testing::InProcess;
 using testing::Node;
+
+// Reported fault 51: on boards with unified memory others panic, or limit nothing.
+TEST(ReadGpus, Fault51_AGpuThatDoesNotTellItsMemoryIsNamedAndTheOthersAreUsed) {
+  nvml::FakeLibrary library;
+  library.Add().memory_failure = absl::UnimplementedError("NVML: not supported");
+  const auto none = ReadGpus(library);
+  EXPECT_EQ(ExitCodeFor(none.status()), ExitCode::kLacks);
+  EXPECT_THAT(Message(none.status()), HasSubstr("GPU 0 (NVIDIA A100-SXM4-40GB)"));
+  library.Add();
+  const auto one = ReadGpus(library);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_EQ(one->size(), 1u);
+  EXPECT_EQ((*one)[0].index, 1u);
+}
 
 // A node whose driver can be told what processes hold while the broker runs.
 class AuditTest : public ::testing::Test {

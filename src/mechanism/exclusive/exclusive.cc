@@ -126,7 +126,7 @@ StatusOr<Evidence> Exclusive::Verify(const plan::Grant& grant, const std::vector
     visible.push_back(part.uuid);
     METE_ASSIGN_OR_RETURN(const auto device, library_.FindDevice(part.uuid));
     evidence.items.push_back(ModeItem(*device, grant));
-    METE_ASSIGN_OR_RETURN(const std::vector<nvml::Process> processes, device->ComputeProcesses());
+    METE_ASSIGN_OR_RETURN(const std::vector<nvml::Process> processes, device->Processes());
     std::string others;
     for (const nvml::Process& process : processes) {
       const bool ours = std::any_of(tenants.begin(), tenants.end(),
