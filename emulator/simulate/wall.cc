@@ -92,9 +92,9 @@ double TimerLateMs(uint64_t end_ns) {
 }
 
 Status CheckNode(const Scenario& scenario, const std::vector<EngineSettings::Gpu>& boards, const std::string& root) {
-  if (scenario.gates) {
-    return Usage("--wall: scenario {} is for mechanism intercept; the wall clock shows time-slicing and exclusive use",
-                 scenario.name);
+  if (scenario.gates || scenario.mechanism == SharingMechanism::kMig) {
+    return Usage("--wall: scenario {} is for mechanism {}; the wall clock shows time-slicing and exclusive use",
+                 scenario.name, scenario.gates ? "intercept" : "mig");
   }
   for (const ShareSpec& share : scenario.shares) {
     if (share.workload.empty() || share.arrival.kind != ArrivalKind::kClosed) {
