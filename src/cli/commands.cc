@@ -3,8 +3,8 @@
 namespace mete::cli {
 
 const std::vector<const Command*>& Commands() {
-  static const std::vector<const Command*> commands{&kRun,     &kShare,   &kTop,     &kInventory,
-                                                    &kExplain, &kEmulate, &kVersion, &kBroker};
+  static const std::vector<const Command*> commands{&kRun,   &kShare,   &kTop,     &kInventory, &kExplain,
+                                                    &kApply, &kEmulate, &kVersion, &kBroker};
   return commands;
 }
 

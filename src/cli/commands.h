@@ -6,6 +6,7 @@
 
 namespace mete::cli {
 
+extern const Command kApply;
 extern const Command kBroker;
 extern const Command kEmulate;
 extern const Command kExplain;

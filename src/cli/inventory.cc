@@ -9,6 +9,8 @@
 #include "gpu/mechanism.h"
 #include "mechanism/gpu_view.h"
 #include "mechanism/intercept/kernel_limits.h"
+#include "mechanism/mig/mig.h"
+#include "plan/mig/parted.h"
 
 namespace mete::cli {
 namespace {
@@ -223,14 +225,50 @@ Json InventoryJson(const Inventory& inventory) {
 
 namespace {
 
+// One entry for each GPU that has MIG, with what stands on it now.
+StatusOr<plan::mig::PartedFile> LayoutOf(const nvml::Library& library) {
+  METE_ASSIGN_OR_RETURN(const auto devices, library.Devices());
+  std::vector<plan::mig::PartedEntry> entries;
+  for (const auto& device : devices) {
+    METE_ASSIGN_OR_RETURN(const nvml::MigState mig, device->Mig());
+    if (mig.current == nvml::MigMode::kNotCapable) continue;
+    plan::mig::PartedEntry entry;
+    entry.devices = {static_cast<int>(device->index())};
+    entry.mig_enabled = mig.current == nvml::MigMode::kEnabled;
+    std::map<std::string, int> counts;
+    if (entry.mig_enabled) {
+      METE_ASSIGN_OR_RETURN(const gpu::MigBoard* board, mechanism::MigBoardOf(*device));
+      METE_ASSIGN_OR_RETURN(const std::vector<nvml::GpuInstance> instances, device->GpuInstances());
+      for (const nvml::GpuInstance& instance : instances) {
+        const auto place = mechanism::PlaceOf(*board, instance);
+        if (!place)
+          return Refused("GPU {}: mete's table of the board does not know GPU instance {}", device->index(),
+                         instance.id);
+        ++counts[place->profile];
+      }
+    }
+    entry.profiles.assign(counts.begin(), counts.end());
+    entries.push_back(std::move(entry));
+  }
+  if (entries.empty()) return Refused("no GPU of this node has MIG");
+  return plan::mig::PartedFile{{{"current", std::move(entries)}}};
+}
+
 StatusOr<int> RunInventory(const std::vector<std::string>& words) {
   CLI::App app("What each GPU can do, and what it cannot and why.");
   Common common;
   AddCommon(app, common);
+  bool parted = false;
+  app.add_flag("--mig-parted", parted, "The MIG instances that are there, as a file for 'mete apply --mig-parted'");
   METE_ASSIGN_OR_RETURN(const bool go, ParseWords(app, "inventory", words));
   if (!go) return 0;
   METE_ASSIGN_OR_RETURN(const mechanism::Node node, mechanism::FindNode(common.driver_root));
   METE_ASSIGN_OR_RETURN(const auto library, nvml::Library::Open(node.roots.driver));
+  if (parted) {
+    METE_ASSIGN_OR_RETURN(const plan::mig::PartedFile file, LayoutOf(*library));
+    Print(plan::mig::WriteParted(file));
+    return 0;
+  }
   METE_ASSIGN_OR_RETURN(const Inventory inventory, TakeInventory(node, *library));
   if (common.json) {
     PrintJson(InventoryJson(inventory));

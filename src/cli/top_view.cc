@@ -8,6 +8,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "mechanism/mig/mig.h"
 
 namespace mete::cli {
 namespace {
@@ -163,6 +164,59 @@ std::string GpuText(const TopGpu& gpu, size_t width, Glyphs glyphs) {
   return text + SharesText(gpu, width);
 }
 
+void AddInstances(const nvml::Device& device, TopGpu* gpu) {
+  const auto mig = device.Mig();
+  const auto board = mechanism::MigBoardOf(device);
+  if (!mig.ok() || mig->current != nvml::MigMode::kEnabled || !board.ok()) return;
+  const auto instances = device.GpuInstances();
+  if (!instances.ok()) return;
+  gpu->slices = (*board)->memory_slices;
+  for (const nvml::GpuInstance& instance : *instances) {
+    if (const auto place = mechanism::PlaceOf(**board, instance); place) {
+      gpu->instances.push_back({place->profile, place->start, place->size, {}, 0});
+    }
+  }
+  std::sort(gpu->instances.begin(), gpu->instances.end(),
+            [](const TopInstance& a, const TopInstance& b) { return a.start < b.start; });
+}
+
+void Occupy(const TopShare& share, TopInstance* instance) {
+  instance->share = share.name;
+  if (share.quota_bytes > 0) {
+    instance->used = std::min(1.0, static_cast<double>(share.used_bytes) / static_cast<double>(share.quota_bytes));
+  }
+}
+
+Strip StripOfSlices(const TopGpu& gpu, size_t width, Glyphs glyphs) {
+  const bool plain = glyphs == Glyphs::kAscii;
+  const std::string_view full = plain ? "#" : "█", kept = plain ? "-" : "░", loose = plain ? "x" : "▒";
+  const std::string_view hole = plain ? "." : "·", edge = plain ? "|" : "│";
+  Strip strip;
+  if (width < 3) return strip;
+  const size_t inner = width - 2;
+  const auto cell_of = [&gpu, inner](int slice) {
+    return inner * static_cast<size_t>(std::min(slice, gpu.slices)) / static_cast<size_t>(gpu.slices);
+  };
+  strip.cells += edge;
+  strip.names += " ";
+  size_t at = 0;
+  for (const TopInstance& one : gpu.instances) {
+    const size_t begin = std::max(at, cell_of(one.start)), end = std::max(begin, cell_of(one.start + one.size));
+    strip.cells += Cells(begin - at, hole);
+    strip.names += Cut("", begin - at);
+    const size_t cells = end - begin, body = cells == 0 ? 0 : cells - 1;  // its last cell is its edge
+    const size_t filled = std::min(body, static_cast<size_t>(std::llround(one.used * static_cast<double>(cells))));
+    strip.cells += Cells(filled, full) + Cells(body - filled, one.share.empty() ? loose : kept);
+    strip.cells += Cells(cells - body, edge);
+    strip.names += Cut(one.share.empty() ? one.profile : one.share, cells);
+    at = end;
+  }
+  strip.cells += Cells(inner - at, hole) + std::string(edge);
+  strip.names += Cut(inner > at ? "free" : "", inner - at);
+  while (!strip.names.empty() && strip.names.back() == ' ') strip.names.pop_back();
+  return strip;
+}
+
 }  // namespace
 
 uint64_t TopGpu::PromisedBytes() const {
@@ -185,11 +239,21 @@ StatusOr<Top> TakeTop(const nvml::Library& library, const Json& list) {
   top.driver_version = library.driver_version();
   METE_ASSIGN_OR_RETURN(const auto devices, library.Devices());
   if (devices.empty()) return Lacks("the driver {} shows no GPU; `mete inventory` says more", top.driver_version);
-  for (const auto& device : devices) top.gpus.push_back(Look(*device));
+  for (const auto& device : devices) {
+    top.gpus.push_back(Look(*device));
+    AddInstances(*device, &top.gpus.back());
+  }
   for (TopGpu& gpu : top.gpus) {
     for (const Json& share : list["shares"]) {
       for (const Json& part : share["gpus"]) {
-        if (part["uuid"].get<std::string>() == gpu.uuid) gpu.shares.push_back(ShareOn(share, part));
+        if (part["uuid"].get<std::string>() != gpu.uuid) continue;
+        gpu.shares.push_back(ShareOn(share, part));
+        if (!part.contains("instance")) continue;
+        for (TopInstance& one : gpu.instances) {
+          if (one.start == part["instance"]["start"] && one.profile == part["instance"]["profile"]) {
+            Occupy(gpu.shares.back(), &one);
+          }
+        }
       }
     }
     std::sort(gpu.shares.begin(), gpu.shares.end(),
@@ -204,6 +268,7 @@ StatusOr<Top> TakeTop(const nvml::Library& library, const Json& list) {
 }
 
 Strip StripOf(const TopGpu& gpu, size_t width, Glyphs glyphs) {
+  if (gpu.slices > 0) return StripOfSlices(gpu, width, glyphs);
   const bool plain = glyphs == Glyphs::kAscii;
   const std::string_view full = plain ? "#" : "█", kept = plain ? "-" : "░", loose = plain ? "x" : "▒";
   const std::string_view hole = plain ? "." : "·", edge = plain ? "|" : "│";
@@ -286,6 +351,16 @@ Json TopJson(const Top& top) {
                    {"processes", share.processes},
                    {"not_kept", share.broken}};
       one["shares"].push_back(std::move(part));
+    }
+    if (gpu.slices > 0) {
+      one["memory_slices"] = gpu.slices;
+      one["instances"] = Json::array();
+      for (const TopInstance& at : gpu.instances) {
+        one["instances"].push_back({{"profile", at.profile},
+                                    {"start", at.start},
+                                    {"size", at.size},
+                                    {"share", at.share.empty() ? Json() : Json(at.share)}});
+      }
     }
     one["without_share"] = Json::array();
     for (const TopForeigner& foreigner : gpu.foreigners) {

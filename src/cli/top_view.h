@@ -34,6 +34,14 @@ struct TopForeigner {
   uint64_t used_bytes = 0;
 };
 
+// A GPU instance, where it stands.
+struct TopInstance {
+  std::string profile;
+  int start = 0, size = 0;  // memory slices
+  std::string share;        // that has it; empty: none
+  double used = 0;          // part of its memory, 0 to 1
+};
+
 struct TopGpu {
   uint32_t index = 0;
   std::string uuid, name;
@@ -42,6 +50,8 @@ struct TopGpu {
   std::string trouble;  // what NVML could not answer; empty: nothing
   std::vector<TopShare> shares;
   std::vector<TopForeigner> foreigners;
+  int slices = 0;                      // memory slices of a GPU in MIG mode; 0: it is not, or its board is not known
+  std::vector<TopInstance> instances;  // by start
 
   uint64_t PromisedBytes() const;
   // What can still be promised: all of the memory but what is promised or held outside of promises.
@@ -64,6 +74,7 @@ enum class Glyphs { kAscii, kUnicode };
 struct Strip {
   std::string cells, names;
 };
+// Of a GPU in MIG mode: a block for each instance where it stands, and holes where none does.
 Strip StripOf(const TopGpu& gpu, size_t width, Glyphs glyphs);
 
 std::string TopText(const Top& top, size_t width, Glyphs glyphs);

@@ -128,5 +128,26 @@ TEST_F(TopTest, AStripShowsWhatIsUsedKeptAndFree) {
   EXPECT_THAT(StripOf(gpu, 42, Glyphs::kUnicode).cells, Not(HasSubstr("#")));
 }
 
+TEST_F(TopTest, MigInstancesStandWhereTheyAre) {
+  nvml::FakeDevice& gpu = *library_.devices[0];
+  gpu.mig = {nvml::MigMode::kEnabled, nvml::MigMode::kEnabled};
+  nvml::GpuInstance one, other;
+  one.profile_id = 19;  // 1g.5gb
+  one.start = 2;
+  one.size = 1;
+  other.profile_id = 9;  // 3g.20gb
+  other.start = 4;
+  other.size = 4;
+  gpu.instances = {other, one};
+  Json part = PartOf(gpu.uuid_value, 20 * kGiB, true, 10 * kGiB);
+  part["instance"] = {{"profile", "3g.20gb"}, {"start", 4}, {"size", 4}, {"uuid", "MIG-1"}};
+  list_["shares"] = {{{"name", "team"}, {"processes", 1}, {"gpus", {part}}}};
+  const Top top = Now();
+  const Strip strip = StripOf(top.gpus[0], 34, Glyphs::kAscii);
+  EXPECT_EQ(strip.cells, "|........xxx|....########-------||");
+  EXPECT_EQ(strip.names, "         1g.     team");
+  EXPECT_THAT(TopText(top, 80, Glyphs::kAscii), HasSubstr("team"));
+}
+
 }  // namespace
 }  // namespace mete::cli

@@ -69,7 +69,7 @@ std::optional<std::string> WhyNot(const GpuFacts& facts, const gpu::Variant& var
     case Mechanism::kVgpu: return WhyNoVgpu(facts, variant.name);
     case Mechanism::kIntercept: break;
   }
-  if (MigOn(facts)) return "MIG is on: interception shares whole GPUs";
+  if (MigOn(facts)) return "MIG is on: interception shares whole GPUs, and MIG devices when they are named";
   return std::nullopt;
 }
 
@@ -143,7 +143,7 @@ std::string WhyNoKernelLimits(const KernelLimitFacts& facts) {
 
 bool Built(Mechanism mechanism) {
   return mechanism == Mechanism::kIntercept || mechanism == Mechanism::kExclusive ||
-         mechanism == Mechanism::kTimeSlicing;
+         mechanism == Mechanism::kTimeSlicing || mechanism == Mechanism::kMig;
 }
 
 std::vector<VariantHere> ProbeGpu(const GpuFacts& facts, const gpu::PromiseTable& table) {

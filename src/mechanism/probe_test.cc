@@ -88,7 +88,7 @@ TEST(Probe, MigOnRulesOutWhatSharesWholeGpus) {
     EXPECT_EQ(Here(facts, variant).standing, Standing::kNotPossible) << variant;
     EXPECT_THAT(Here(facts, variant).why, HasSubstr("MIG is on")) << variant;
   }
-  EXPECT_EQ(Here(facts, "mig").standing, Standing::kNotBuilt);
+  EXPECT_EQ(Here(facts, "mig").standing, Standing::kSupported);
   EXPECT_EQ(Here(facts, "mig").why, "MIG is on");
 }
 

@@ -44,6 +44,12 @@ class RealDevice : public Device {
     return std::string(info.busId, strnlen(info.busId, sizeof(info.busId)));
   }
 
+  StatusOr<uint32_t> PciDeviceId() const override {
+    abi::nvmlPciInfo_t info = {};
+    METE_RETURN_IF_ERROR(Check(api_->pci_info(handle_, &info), "nvmlDeviceGetPciInfo_v3"));
+    return info.pciDeviceId;
+  }
+
   StatusOr<ComputeCapability> Capability() const override {
     ComputeCapability value;
     METE_RETURN_IF_ERROR(
@@ -286,6 +292,7 @@ Status NoCall(const Device& device, const char* what) {
 
 }  // namespace
 
+StatusOr<uint32_t> Device::PciDeviceId() const { return NoCall(*this, "PCI ids"); }
 Status Device::SetMode(ComputeMode) const { return NoCall(*this, "compute modes"); }
 StatusOr<MigState> Device::SetMig(bool) const { return NoCall(*this, "MIG"); }
 StatusOr<std::vector<GpuInstance>> Device::GpuInstances() const { return NoCall(*this, "MIG"); }

@@ -92,6 +92,7 @@ class Device {
 
   virtual StatusOr<uint32_t> MinorNumber() const = 0;
   virtual StatusOr<std::string> PciBusId() const = 0;  // "00000000:07:00.0"
+  virtual StatusOr<uint32_t> PciDeviceId() const;      // device << 16 | vendor: 0x20B010DE
   virtual StatusOr<ComputeCapability> Capability() const = 0;
   virtual StatusOr<MemoryUse> Memory() const = 0;
   virtual StatusOr<MigState> Mig() const = 0;  // not an error on a GPU without MIG

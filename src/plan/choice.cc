@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "plan/choice_room.h"
+#include "plan/mig/choice.h"
 #include "plan/resolve.h"
 
 namespace mete::plan {
@@ -96,6 +97,12 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
     reason.why = "it leaves the tenant without limits: chosen only with --via, --time-slice or --need";
     return reason;
   }
+  const bool cut_anew = reason.mechanism == Mechanism::kMig && !gpu.device && !gpu.occupancy.mig_enabled;
+  if (cut_anew && ask.need.empty() && ask.request.via.empty()) {
+    reason.verdict = Verdict::kNotAsked;
+    reason.why = "MIG is off; it is switched on only for a promise that needs it (--need), or with --via mig";
+    return reason;
+  }
   const bool whole = AsksForWholeGpus(ask.request) || ask.request.via == "exclusive";
   if (reason.mechanism == Mechanism::kExclusive && !whole) {
     reason.verdict = Verdict::kNotAsked;
@@ -120,6 +127,7 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
   }
   reason.gives = room->gives;
   reason.instance = room->instance;
+  reason.adopts = room->adopts;
   *cost = room->cost;
   const auto& remark = room->remark;
   if (!remark.empty()) reason.why += (reason.why.empty() ? "" : "; ") + remark;
@@ -198,6 +206,7 @@ Choice Decide(const Ask& ask, const std::vector<GpuView>& gpus) {
     choice.status = NoSuch("there is no GPU {} here; there are {}", ask.request.gpu, JoinNames(known, "and"));
     return choice;
   }
+  mig::ChooseAmong(ask, gpus, choice.reasons, costs);
   const auto wanted = static_cast<size_t>(ask.request.gpus);
   for (const Mechanism mechanism : kByCost) {
     std::vector<size_t> found;  // the first variant of a GPU that does
@@ -284,6 +293,8 @@ Choice Choose(const Ask& ask, const std::vector<GpuView>& gpus) {
   const size_t first = std::min(text.find(":\n"), text.size());
   text.insert(first,
               choice.nearest.empty() ? "; no smaller request would succeed now" : "; nearest: " + choice.nearest);
+  choice.proposals = mig::Proposals(ask, gpus);
+  for (const std::string& proposal : choice.proposals) text += "\n  it could be made possible: " + proposal;
   choice.status = Refused("{}", text);
   return choice;
 }

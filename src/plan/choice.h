@@ -20,6 +20,10 @@
 
 namespace mete::plan {
 
+namespace mig {
+class Planner;
+}
+
 // How far GPU, driver and configuration let a mechanism keep a promise.
 enum class Keeps { kAlways, kWhileInForce, kWhileAllGranted, kNot };
 
@@ -42,8 +46,9 @@ struct WayView {
 struct InstanceView {
   std::string profile;  // "1g.5gb"
   int start = 0;
-  std::string uuid;    // of its MIG device; empty while it has none
-  std::string tenant;  // the share or process that has it; empty: nobody, it can be adopted
+  std::string uuid;      // of its MIG device; empty while it has none
+  std::string tenant;    // the share or process that has it; empty: nobody, it can be adopted
+  bool movable = false;  // a share of this book has it, and mete made it: a person may decide to move it
 };
 
 struct GpuView {
@@ -56,9 +61,10 @@ struct GpuView {
   bool mig_pending = false;            // a change of mode waits for a reset
   bool mig_needs_reset = false;        // switching the mode does (before Hopper)
   std::vector<InstanceView> instances;
-  bool instances_known = true;   // false: nobody looked which there are
-  std::string exclusive_tenant;  // the share that has the whole GPU; empty: none
-  std::vector<WayView> ways;     // a row of the promise table each
+  const mig::Planner* planner = nullptr;  // that has learnt what is asked for; null: all profiles alike
+  bool instances_known = true;            // false: nobody looked which there are
+  std::string exclusive_tenant;           // the share that has the whole GPU; empty: none
+  std::vector<WayView> ways;              // a row of the promise table each
 };
 
 struct Ask {
@@ -94,6 +100,7 @@ struct Reason {
   std::string why;                      // for what was refused; a remark otherwise
   std::string gives;                    // "3g.20gb at 4", "8 GiB"; empty when refused
   std::optional<Instance> instance;     // mig: where it would stand
+  bool adopts = false;                  // mig: it is there and free
   std::vector<PromiseReason> promises;  // one for each promise asked
 };
 

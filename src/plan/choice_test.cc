@@ -117,8 +117,22 @@ TEST(Choice, RefusesWithPromiseGpuReasonAndTheNearest) {
 TEST(Choice, RefusesMoreMemoryThanThereIs) {
   const Choice choice = Choose(Wants({}, 400), {A100(0, false), T4(1)});
   ASSERT_EQ(ExitCodeFor(choice.status), ExitCode::kRefused);
-  EXPECT_THAT(Message(choice.status), HasSubstr("7g.40gb holds 40192 MiB"));
+  EXPECT_THAT(Message(choice.status), HasSubstr("39.5 GiB of its 40 GiB can be shared"));
   EXPECT_EQ(choice.nearest, "--memory 40448MiB would get 39.5 GiB by intercept on GPU 0");
+  EXPECT_THAT(Message(Choose(Wants({}, 400), {A100()}).status), HasSubstr("7g.40gb holds 40192 MiB"));
+}
+
+TEST(Choice, AGpuIsCutAnewOnlyForAPromiseThatNeedsIt) {
+  GpuView gpu = A100(0, false);
+  for (WayView& way : gpu.ways) {
+    if (way.variant->mechanism == Mechanism::kIntercept) way.standing = WayView::Standing::kNotPossible;
+  }
+  const Choice plain = Choose(Wants({}, 4), {gpu});
+  EXPECT_EQ(ExitCodeFor(plain.status), ExitCode::kRefused);
+  Ask ask = Wants({}, 4);
+  ask.request.via = "mig";
+  EXPECT_TRUE(Choose(ask, {gpu}).status.ok());
+  EXPECT_EQ(Choose(Wants({Promise::kMemoryQuota}, 4), {gpu}).mechanism, Mechanism::kMig);
 }
 
 TEST(Choice, AnEighthSmallInstanceIsRefused) {

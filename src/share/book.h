@@ -9,6 +9,7 @@
 #define METE_SHARE_BOOK_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,6 +84,10 @@ class Book {
   StatusOr<std::vector<mechanism::Object>> Objects(const std::string& kind, const std::string& gpu) const;
   Status PutObject(const mechanism::Object& object);
   Status DropObject(const mechanism::Object& object);
+
+  // What was asked of a MIG board: weights by profile; none: nothing yet.
+  StatusOr<std::map<std::string, double>> Demand(const std::string& board) const;
+  Status SetDemand(const std::string& board, const std::map<std::string, double>& weights);
 
   // The boot during which the slots and holders were written; a new one means that they are all dead.
   StatusOr<std::string> Boot() const;

@@ -44,4 +44,32 @@ Status Book::DropObject(const mechanism::Object& object) {
       .Run("write");
 }
 
+StatusOr<std::map<std::string, double>> Book::Demand(const std::string& board) const {
+  std::map<std::string, double> weights;
+  Statement rows(*this, "SELECT profile, weight FROM demand WHERE board=?");
+  rows.Bind(board);
+  while (rows.Step()) {
+    const std::string profile = rows.Text();
+    weights[profile] = rows.Real();
+  }
+  METE_RETURN_IF_ERROR(rows.Done("read"));
+  return weights;
+}
+
+Status Book::SetDemand(const std::string& board, const std::map<std::string, double>& weights) {
+  METE_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
+  Status status = OkStatus();
+  for (const auto& [profile, weight] : weights) {
+    if (!status.ok()) break;
+    status = Statement(*this, "INSERT OR REPLACE INTO demand VALUES(?,?,?)")
+                 .Bind(board)
+                 .Bind(profile)
+                 .Bind(weight)
+                 .Run("write");
+  }
+  if (status.ok()) status = Execute("COMMIT");
+  if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
+}
+
 }  // namespace mete::share

@@ -69,6 +69,7 @@ StatusOr<std::unique_ptr<Broker>> Broker::Start(Options options) {
   broker->OpenKernelLimits();
   METE_ASSIGN_OR_RETURN(broker->loop_, Loop::Make());
   METE_ASSIGN_OR_RETURN(broker->book_, Book::Open(broker->options_.places.book));
+  broker->demand_ = std::make_unique<MigDemand>(*broker->book_);
   METE_RETURN_IF_ERROR(broker->Refresh());
   METE_RETURN_IF_ERROR(broker->Heal());
   METE_RETURN_IF_ERROR(broker->Listen());
@@ -92,6 +93,7 @@ Status Broker::Heal() {
   METE_ASSIGN_OR_RETURN(const std::vector<ShareRow> rows, book_->Shares());
   METE_ASSIGN_OR_RETURN(const std::vector<SlotRow> slots, book_->Slots());
   METE_ASSIGN_OR_RETURN(const std::vector<HolderRow> holders, book_->Holders());
+  RestoreLayout();
   for (const ShareRow& row : rows) METE_RETURN_IF_ERROR(HealShare(row, slots, holders));
   for (const auto& entry : gpus_) Allot(entry.first);
   healed_ = true;
@@ -240,6 +242,7 @@ bool Broker::NodeGone() {
     if (const Status ended = End(*share); !ended.ok()) log::Warn("{}", Message(ended));
   }
   audit_.reset();
+  demand_.reset();
   book_.reset();
   std::error_code error;
   std::filesystem::remove_all(options_.places.state_node, error);

@@ -31,11 +31,14 @@
 #include "mechanism/grant_directory.h"
 #include "mechanism/intercept/intercept.h"
 #include "mechanism/intercept/kernel_limits.h"
+#include "mechanism/mig/mig.h"
 #include "nvml/library.h"
+#include "plan/mig/parted.h"
 #include "plan/values.h"
 #include "share/audit.h"
 #include "share/book.h"
 #include "share/loop.h"
+#include "share/mig_demand.h"
 #include "share/overhead.h"
 #include "share/places.h"
 #include "share/protocol.h"
@@ -144,6 +147,23 @@ class Broker {
   std::vector<plan::GpuView> Views() const;
   StatusOr<Json> Plan(const Command& command);
 
+  // broker_mig.cc: instances and who has them
+  const gpu::MigBoard* MigBoardOf(const Gpu& gpu) const;
+  std::string TenantOf(const Gpu& gpu, const nvml::GpuInstance& instance, const std::optional<plan::Instance>& place,
+                       bool* movable) const;
+  void AddInstances(const Gpu& gpu, plan::GpuView* view) const;
+  std::vector<plan::GpuView> MigDevicesOf(const Gpu& gpu, const plan::GpuView& parent) const;
+  const nvml::GpuInstance* InstanceOf(const plan::GpuGrant& part) const;
+  bool IsOn(const plan::GpuGrant& part, const GpuReading& gpu, const nvml::Process& seen) const;
+
+  // broker_apply.cc: whole layouts
+  struct LayoutChange;
+  StatusOr<std::vector<mechanism::OwnInstance>> LayoutOf(const std::string& gpu) const;
+  StatusOr<LayoutChange> ChangeOf(const Gpu& gpu, const plan::mig::PartedEntry& wanted) const;
+  Status ApplyTo(const LayoutChange& change);
+  StatusOr<Json> Apply(const Command& command);
+  void RestoreLayout();
+
   // broker_bare.cc: shares without the interceptor
   Share* BareShareOf(const ProcessId& process, const GpuReading& gpu, const nvml::Process& seen);
   void NoteMember(Share& share, const ProcessId& process);
@@ -248,6 +268,7 @@ class Broker {
   std::unique_ptr<Loop> loop_;
   Fd broker_lock_, book_lock_, listener_;
   std::unique_ptr<Book> book_;
+  std::unique_ptr<MigDemand> demand_;                     // uses book_
   std::map<std::string, Gpu> gpus_;                       // by UUID
   std::map<std::string, std::unique_ptr<Share>> shares_;  // by id
   std::map<int, Caller> callers_;

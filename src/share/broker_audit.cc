@@ -159,15 +159,16 @@ void Broker::FindForeigners(Gpu& gpu, const GpuReading& reading) {
     const std::string program = ProgramOf(process.pid);
     now[process.pid] = {process.pid, program.empty() ? process.name : program, process.used};
   }
+  // On a MIG device they are told of with the GPU.
   for (const auto& [pid, foreigner] : now) {
-    if (gpu.foreigners.count(pid) != 0) continue;
+    if (gpu.foreigners.count(pid) != 0 || !reading.parent.empty()) continue;
     Note({}, reading.uuid, "foreign",
          fmt::format("process {} ({}) uses GPU {} without a share; quotas and reservations are not kept there until it "
                      "ends",
                      pid, foreigner.program, reading.index));
   }
   for (const auto& [pid, foreigner] : gpu.foreigners) {
-    if (now.count(pid) != 0) continue;
+    if (now.count(pid) != 0 || !reading.parent.empty()) continue;
     Note({}, reading.uuid, "foreign-ended",
          fmt::format("process {} ({}) uses GPU {} no more", pid, foreigner.program, reading.index));
   }

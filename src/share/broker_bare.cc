@@ -20,12 +20,10 @@ constexpr int kLooks = 3;
 }  // namespace
 
 Broker::Share* Broker::BareShareOf(const ProcessId& process, const GpuReading& gpu, const nvml::Process& seen) {
-  const auto has_gpu = [&gpu, &seen](const Share& share) {
+  const auto has_gpu = [this, &gpu, &seen](const Share& share) {
     const auto& parts = share.row.grant.gpus;
-    return !share.intercepted() && std::any_of(parts.begin(), parts.end(), [&gpu, &seen](const plan::GpuGrant& part) {
-      // A share with an instance has nothing on the rest of the GPU.
-      return part.uuid == gpu.uuid && part.instance.has_value() == seen.gpu_instance.has_value();
-    });
+    return !share.intercepted() && std::any_of(parts.begin(), parts.end(),
+                                               [this, &gpu, &seen](const auto& part) { return IsOn(part, gpu, seen); });
   };
   std::string named;  // read when nothing else tells
   bool asked = false;

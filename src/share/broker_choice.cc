@@ -1,8 +1,10 @@
 // Which mechanism a share gets, on which GPU: what the plan chooses from, and the mechanisms themselves.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "mechanism/exclusive/exclusive.h"
+#include "mechanism/mig/mig.h"
 #include "mechanism/time_slicing/time_slicing.h"
 #include "plan/resolve.h"
 #include "share/broker.h"
@@ -33,6 +35,7 @@ void Broker::MakeMechanisms() {
   };
   add(std::make_unique<mechanism::Intercept>(mechanism::Intercept::Options{root, options_.interceptor_dir, grants}));
   add(std::make_unique<mechanism::Exclusive>(*nvml_, mechanism::Exclusive::Options{root, grants}));
+  add(std::make_unique<mechanism::Mig>(*nvml_, mechanism::Mig::Options{root, grants, BootId()}));
   add(std::make_unique<mechanism::TimeSlicing>(*nvml_, mechanism::TimeSlicing::Options{root, grants}));
   journal_ = std::make_unique<BookJournal>(*this);
 }
@@ -91,16 +94,20 @@ plan::GpuView Broker::ViewOfGpu(const Gpu& gpu) const {
   for (const plan::Holding& holding : view.occupancy.holdings) {
     if (holding.mechanism == "exclusive") view.exclusive_tenant = holding.share;
   }
+  AddInstances(gpu, &view);
   return view;
 }
 
 std::vector<plan::GpuView> Broker::Views() const {
-  std::vector<plan::GpuView> views;
+  std::vector<plan::GpuView> views, devices;
   for (const auto& entry : gpus_) {
-    if (entry.second.reading.parent.empty()) views.push_back(ViewOfGpu(entry.second));
+    if (!entry.second.reading.parent.empty()) continue;
+    views.push_back(ViewOfGpu(entry.second));
+    for (plan::GpuView& device : MigDevicesOf(entry.second, views.back())) devices.push_back(std::move(device));
   }
   std::sort(views.begin(), views.end(),
             [](const plan::GpuView& a, const plan::GpuView& b) { return a.occupancy.index < b.occupancy.index; });
+  std::move(devices.begin(), devices.end(), std::back_inserter(views));
   return views;
 }
 

@@ -127,6 +127,13 @@ StatusOr<Json> Broker::Do(const Command& command, Peer peer) {
       return json;
     }
     case Op::kPlan: return Plan(command);
+    case Op::kApply: {
+      if (IsTenantOrBelow(peer.process.pid)) {
+        return Refused("process {} runs inside a share and may not change the node; ask from outside",
+                       peer.process.pid);
+      }
+      return Apply(command);
+    }
     case Op::kShow: {
       METE_ASSIGN_OR_RETURN(Share * share, find(command.share));
       return Full(*share);

@@ -96,7 +96,18 @@ void Broker::AddBare(const Share& share, size_t position, Json* into) const {
   Json& json = *into;
   const plan::Grant& grant = share.row.grant;
   const auto gpu = gpus_.find(grant.gpus[position].uuid);
-  const nvml::MemoryUse memory = gpu == gpus_.end() ? nvml::MemoryUse{} : gpu->second.reading.memory;
+  nvml::MemoryUse memory = gpu == gpus_.end() ? nvml::MemoryUse{} : gpu->second.reading.memory;
+  const plan::GpuGrant& part = grant.gpus[position];
+  const gpu::MigBoard* board = gpu == gpus_.end() ? nullptr : MigBoardOf(gpu->second);
+  const gpu::MigProfile* profile = board == nullptr || !part.instance ? nullptr : board->Find(part.instance->profile);
+  if (profile != nullptr) memory = {profile->memory, {}, {}, {}};
+  if (part.instance) {
+    const nvml::GpuInstance* there = InstanceOf(part);
+    json["instance"] = {{"profile", part.instance->profile},
+                        {"start", part.instance->start},
+                        {"size", part.instance->size},
+                        {"uuid", there == nullptr || there->compute.empty() ? "" : there->compute[0].uuid}};
+  }
   json["quota_bytes"] = memory.total.count - std::min(memory.total.count, memory.reserved.count);
   json["quota_asked"] = grant.mechanism != "time-slicing";  // set aside for it, or the GPU's as a whole
   json["denials"] = 0;
@@ -104,6 +115,9 @@ void Broker::AddBare(const Share& share, size_t position, Json* into) const {
   std::string mode = "the whole GPU";
   if (grant.mechanism == "time-slicing") {
     mode = grant.time_slice ? fmt::format("turns, {} slices", plan::ToString(*grant.time_slice)) : "turns";
+  }
+  if (profile != nullptr) {
+    mode = fmt::format("{} of {} compute slices", profile->compute_slices, board->compute_slices);
   }
   json["compute"] = {{"mode", mode}, {"waits", 0}, {"waited_ns", 0}};
 }

@@ -130,6 +130,15 @@ StatusOr<Broker::Share*> Broker::Make(const Command& command, const Peer& peer) 
   const std::vector<plan::GpuView> views = Views();
   const plan::Ask ask{request, command.need};
   const plan::Choice choice = plan::Choose(ask, views);
+  // Who asked for more than there was room for asked all the same.
+  const auto no_room = [](const plan::Reason& one) {
+    return one.mechanism == gpu::Mechanism::kMig && one.verdict == plan::Reason::Verdict::kNoRoom;
+  };
+  const bool for_mig = choice.status.ok() ? choice.mechanism == gpu::Mechanism::kMig
+                                          : std::any_of(choice.reasons.begin(), choice.reasons.end(), no_room);
+  if (for_mig) {
+    if (const Status learnt = demand_->Observe(ask, views); !learnt.ok()) log::Warn("{}", Message(learnt));
+  }
   METE_RETURN_IF_ERROR(choice.status);
   share->row.grant = plan::GrantOf(ask, choice, views);
   share->row.grant.id = command.id;

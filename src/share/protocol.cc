@@ -12,16 +12,18 @@
 namespace mete::share {
 namespace {
 
-constexpr std::array<std::pair<Op, const char*>, 9> kOps = {{{Op::kHello, "hello"},
-                                                             {Op::kMake, "make"},
-                                                             {Op::kJoin, "join"},
-                                                             {Op::kLeave, "leave"},
-                                                             {Op::kList, "list"},
-                                                             {Op::kShow, "show"},
-                                                             {Op::kSet, "set"},
-                                                             {Op::kRelease, "release"},
-                                                             {Op::kPlan, "plan"}}};
+constexpr std::array<std::pair<Op, const char*>, 10> kOps = {{{Op::kHello, "hello"},
+                                                              {Op::kMake, "make"},
+                                                              {Op::kJoin, "join"},
+                                                              {Op::kLeave, "leave"},
+                                                              {Op::kList, "list"},
+                                                              {Op::kShow, "show"},
+                                                              {Op::kSet, "set"},
+                                                              {Op::kRelease, "release"},
+                                                              {Op::kPlan, "plan"},
+                                                              {Op::kApply, "apply"}}};
 
+constexpr size_t kMostTextBytes = kMostRequestBytes / 2;  // JSON may double it
 constexpr uint64_t kMostProcesses = 1'000'000;
 
 // Reads fields one by one and remembers the first that is wrong.
@@ -117,6 +119,8 @@ StatusOr<Command> ReadCommand(std::string_view text) {
   command.run = fields.Flag("run");
   command.preload = fields.Flag("preload");
   command.force = fields.Flag("force");
+  command.dry_run = fields.Flag("dry_run");
+  command.text = fields.Text("text", kMostTextBytes);
   command.memory = fields.Memory();
   command.compute = fields.Compute();
   if (const std::string answer = fields.Text("on_bypass", 16); !answer.empty()) {
@@ -164,6 +168,10 @@ std::string WriteCommand(const Command& command) {
   json["run"] = command.run;
   json["preload"] = command.preload;
   json["force"] = command.force;
+  if (command.op == Op::kApply) {
+    json["text"] = command.text;
+    json["dry_run"] = command.dry_run;
+  }
   if (command.on_bypass) json["on_bypass"] = plan::ToString(*command.on_bypass);
   json["gpu"] = command.request.gpu;
   json["gpus"] = static_cast<uint64_t>(std::max(command.request.gpus, 0));

@@ -26,7 +26,7 @@ inline constexpr int kProtocolVersion = 1;
 inline constexpr size_t kMostRequestBytes = size_t{64} << 10;
 inline constexpr size_t kMostReplyBytes = size_t{16} << 20;
 
-enum class Op { kHello, kMake, kJoin, kLeave, kList, kShow, kSet, kRelease, kPlan };
+enum class Op { kHello, kMake, kJoin, kLeave, kList, kShow, kSet, kRelease, kPlan, kApply };
 
 // A change of one promise: leave it, drop it, or ask for a new one.
 template <typename T>
@@ -45,6 +45,8 @@ struct Command {
   std::string hint;                // kMake: what an automatic name is made from
   bool run = false;                // kMake: the share ends with its last process; the sender holds it
   bool preload = false;            // kMake, kJoin
+  std::string text;                // kApply: one configuration in mig-parted's format
+  bool dry_run = false;            // kApply: only say what would be done
   bool force = false;              // kRelease: although processes hold slots
   Change<Bytes> memory;            // kSet
   Change<plan::Compute> compute;

@@ -31,7 +31,7 @@ int HexValue(char c) {
 
 void ToBytes(const std::string& text, uint8_t (&bytes)[16]) {
   std::memset(bytes, 0, sizeof(bytes));
-  const size_t start = text.rfind("GPU-", 0) == 0 ? 4 : 0;
+  const size_t start = text.rfind("GPU-", 0) == 0 || text.rfind("MIG-", 0) == 0 ? 4 : 0;
   size_t digits = 0;
   for (size_t i = start; i < text.size(); ++i) {
     if (text[i] == '-') continue;

@@ -82,7 +82,8 @@ class Tenancy {
   std::map<uint32_t, Holder> holders_;  // by slot
 };
 
-// The sixteen bytes of a share's id or a GPU's UUID ("GPU-…"), for the pages; zeros when it has no such form.
+// The sixteen bytes of a share's id or a GPU's or MIG device's UUID ("GPU-…", "MIG-…"), for the pages; zeros when it
+// has no such form.
 void ToBytes(const std::string& text, uint8_t (&bytes)[16]);
 
 }  // namespace mete::share

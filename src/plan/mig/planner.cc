@@ -133,6 +133,13 @@ double Planner::Loss(std::span<const uint32_t> gpus) const {
 DemandEstimate::DemandEstimate(const Geometry& geometry)
     : counts_(static_cast<size_t>(geometry.profiles()), kBelief / geometry.profiles()) {}
 
+DemandEstimate::DemandEstimate(const Geometry& geometry, const std::vector<double>& counts) : DemandEstimate(geometry) {
+  const bool usable = counts.size() == counts_.size() &&
+                      std::all_of(counts.begin(), counts.end(), [](double c) { return c >= 0 && c <= 10 * kMemory; }) &&
+                      std::any_of(counts.begin(), counts.end(), [](double c) { return c > 0; });
+  if (usable) counts_ = counts;
+}
+
 void DemandEstimate::Observe(int profile) {
   ++observed_;
   for (double& count : counts_) count *= 1 - 1 / kMemory;
@@ -151,10 +158,12 @@ double DemandEstimate::Distance(const Demand& a, const Demand& b) {
   return distance;
 }
 
-LearningPlanner::LearningPlanner(const States& states)
-    : estimate_(states.geometry()), planner_(std::make_shared<const Planner>(states, estimate_.Now())) {}
+LearningPlanner::LearningPlanner(const States& states) : LearningPlanner(states, {}) {}
 
-std::optional<Planner::Choice> LearningPlanner::Choose(std::span<const uint32_t> gpus, int profile) {
+LearningPlanner::LearningPlanner(const States& states, const std::vector<double>& counts)
+    : estimate_(states.geometry(), counts), planner_(std::make_shared<const Planner>(states, estimate_.Now())) {}
+
+void LearningPlanner::Observe(int profile) {
   estimate_.Observe(profile);
   if (estimate_.observed() >= look_again_) {
     const Demand demand = estimate_.Now();
@@ -164,6 +173,10 @@ std::optional<Planner::Choice> LearningPlanner::Choose(std::span<const uint32_t>
     }
     look_again_ += std::min(look_again_, kLookEvery);
   }
+}
+
+std::optional<Planner::Choice> LearningPlanner::Choose(std::span<const uint32_t> gpus, int profile) {
+  Observe(profile);
   return planner_->Choose(gpus, profile);
 }
 

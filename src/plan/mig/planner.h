@@ -62,11 +62,14 @@ class Planner {
 class DemandEstimate {
  public:
   explicit DemandEstimate(const Geometry& geometry);
+  // With counts that an earlier one had; those that do not belong to the board are left out.
+  DemandEstimate(const Geometry& geometry, const std::vector<double>& counts);
   void Observe(int profile);
   Demand Now() const;
   // Half the sum of differences between the mixes, 0 to 1.
   static double Distance(const Demand& a, const Demand& b);
   uint64_t observed() const { return observed_; }
+  const std::vector<double>& counts() const { return counts_; }
 
  private:
   std::vector<double> counts_;
@@ -78,8 +81,14 @@ class DemandEstimate {
 class LearningPlanner {
  public:
   explicit LearningPlanner(const States& states);
+  // Goes on from what an earlier one had learnt.
+  LearningPlanner(const States& states, const std::vector<double>& counts);
+  // Somebody asked for this profile, whether there was a place or not.
+  void Observe(int profile);
+  // Observes and chooses.
   std::optional<Planner::Choice> Choose(std::span<const uint32_t> gpus, int profile);
   const Planner& planner() const { return *planner_; }
+  const std::vector<double>& counts() const { return estimate_.counts(); }
   int solutions() const { return solutions_; }
 
  private:
