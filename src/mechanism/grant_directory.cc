@@ -100,8 +100,8 @@ Status LinkDriver(const std::string& driver_root, const std::string& directory) 
   for (const char* name : {"libcuda.so", "libnvidia-ml.so"}) {
     const std::string real_name = std::string(name) + ".1";
     METE_ASSIGN_OR_RETURN(const std::string library, DriverLibrary(driver_root, real_name.c_str()));
-    METE_RETURN_IF_ERROR(MakeLink(library, directory + "/" + real_name));
-    METE_RETURN_IF_ERROR(MakeLink(real_name, directory + "/" + name));
+    METE_RETURN_IF_ERROR(MakeLink(library, fmt::format("{}/{}", directory, real_name)));
+    METE_RETURN_IF_ERROR(MakeLink(real_name, fmt::format("{}/{}", directory, name)));
   }
   return LinkTool(driver_root, directory);
 }

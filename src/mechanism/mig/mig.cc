@@ -145,14 +145,13 @@ Status Mig::SwitchOffIfOurs(const nvml::Device& device, Journal& journal) const 
 }
 
 // Makes the compute instance that fills the GPU instance, and writes both down.
-Status Mig::Complete(const nvml::Device& device, const gpu::MigProfile& profile, OwnInstance& own,
-                     Journal& journal) const {
-  const StatusOr<nvml::ComputeInstance> compute =
-      device.CreateComputeInstance(*own.gpu_instance, profile.compute_slices);
+Status Mig::Complete(const nvml::Device& device, const gpu::MigProfile& profile, uint32_t gpu_instance,
+                     OwnInstance& own, Journal& journal) const {
+  const StatusOr<nvml::ComputeInstance> compute = device.CreateComputeInstance(gpu_instance, profile.compute_slices);
   journal.Reached("mig: compute instance made");
   if (!compute.ok()) {
     // Half-made is not made.
-    METE_RETURN_IF_ERROR(device.DestroyGpuInstance(*own.gpu_instance));
+    METE_RETURN_IF_ERROR(device.DestroyGpuInstance(gpu_instance));
     METE_RETURN_IF_ERROR(journal.Drop(own.object));
     return compute.status();
   }
@@ -181,7 +180,7 @@ StatusOr<OwnInstance> Mig::Make(const nvml::Device& device, const plan::Instance
     own.made = before && before->made && Same(*before, *there, options_.boot_id);
     own.gpu_instance = there->id;
     if (there->compute.empty() && own.made) {
-      METE_RETURN_IF_ERROR(Complete(device, *profile, own, journal));
+      METE_RETURN_IF_ERROR(Complete(device, *profile, there->id, own, journal));
       return own;
     }
     if (there->compute.size() != 1 || there->compute[0].uuid.empty()) {
@@ -205,7 +204,7 @@ StatusOr<OwnInstance> Mig::Make(const nvml::Device& device, const plan::Instance
   }
   own.gpu_instance = made->id;
   METE_RETURN_IF_ERROR(Write(own, journal));
-  METE_RETURN_IF_ERROR(Complete(device, *profile, own, journal));
+  METE_RETURN_IF_ERROR(Complete(device, *profile, made->id, own, journal));
   return own;
 }
 

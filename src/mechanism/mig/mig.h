@@ -68,7 +68,8 @@ class Mig final : public Mechanism {
 
  private:
   StatusOr<std::optional<nvml::GpuInstance>> At(const nvml::Device& device, const plan::Instance& place) const;
-  Status Complete(const nvml::Device& device, const gpu::MigProfile& profile, OwnInstance& own, Journal& journal) const;
+  Status Complete(const nvml::Device& device, const gpu::MigProfile& profile, uint32_t gpu_instance, OwnInstance& own,
+                  Journal& journal) const;
   Status Write(const OwnInstance& own, Journal& journal) const;
 
   const nvml::Library& library_;
