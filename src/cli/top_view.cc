@@ -249,10 +249,10 @@ StatusOr<Top> TakeTop(const nvml::Library& library, const Json& list) {
         if (part["uuid"].get<std::string>() != gpu.uuid) continue;
         gpu.shares.push_back(ShareOn(share, part));
         if (!part.contains("instance")) continue;
+        const int start = part["instance"]["start"].get<int>();
+        const auto profile = part["instance"]["profile"].get<std::string>();
         for (TopInstance& one : gpu.instances) {
-          if (one.start == part["instance"]["start"] && one.profile == part["instance"]["profile"]) {
-            Occupy(gpu.shares.back(), &one);
-          }
+          if (one.start == start && one.profile == profile) Occupy(gpu.shares.back(), &one);
         }
       }
     }

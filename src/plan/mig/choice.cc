@@ -66,14 +66,14 @@ StatusOr<Standing> StandingOf(const GpuView& gpu) {
 }
 
 // A MIG device that was named: had whole, as it is.
-StatusOr<Room> NamedDevice(const Ask& ask, const GpuView& gpu) {
+StatusOr<Room> NamedDevice(const Ask& ask, const GpuView& gpu, const Instance& device) {
   if (const std::string who = WhoIsThere(gpu); !who.empty()) {
     return Refused("MIG device {} is not free: {} use it; --via intercept shares it", gpu.occupancy.uuid, who);
   }
-  const gpu::MigProfile* profile = gpu.mig == nullptr ? nullptr : gpu.mig->Find(gpu.device->profile);
+  const gpu::MigProfile* profile = gpu.mig == nullptr ? nullptr : gpu.mig->Find(device.profile);
   const Bytes memory = profile == nullptr ? gpu.occupancy.total : profile->memory;
   if (ask.request.memory && *ask.request.memory > memory) {
-    return Refused("MIG device {} is a {}, which holds {} MiB, less than {}", gpu.occupancy.uuid, gpu.device->profile,
+    return Refused("MIG device {} is a {}, which holds {} MiB, less than {}", gpu.occupancy.uuid, device.profile,
                    memory.count / kMiB, mete::ToString(*ask.request.memory));
   }
   if (ask.request.compute) {
@@ -81,7 +81,7 @@ StatusOr<Room> NamedDevice(const Ask& ask, const GpuView& gpu) {
                    gpu.occupancy.uuid);
   }
   Room room;
-  room.gives = fmt::format("{} at {}, which is there and free", gpu.device->profile, gpu.device->start);
+  room.gives = fmt::format("{} at {}, which is there and free", device.profile, device.start);
   room.instance = gpu.device;
   room.adopts = true;
   return room;
@@ -177,16 +177,25 @@ std::map<const gpu::MigBoard*, Fleet> FleetsOf(const std::vector<GpuView>& gpus)
   return fleets;
 }
 
+// False: no GPU has a place.
+bool Placed(const Planner& planner, const std::vector<uint32_t>& states, int profile, Planner::Choice* place) {
+  const auto found = planner.Choose(states, profile);
+  if (found) *place = *found;
+  return found.has_value();
+}
+
 }  // namespace
 
 StatusOr<Room> RoomFor(const Ask& ask, const GpuView& gpu) {
-  return gpu.device ? NamedDevice(ask, gpu) : NewInstance(ask, gpu);
+  return gpu.device ? NamedDevice(ask, gpu, *gpu.device) : NewInstance(ask, gpu);
 }
 
 void ChooseAmong(const Ask& ask, const std::vector<GpuView>& gpus, std::vector<Reason>& reasons,
                  std::vector<double>& costs) {
-  for (const auto& [board, fleet] : FleetsOf(gpus)) {
-    const auto wanted = ChooseProfile(*board, {ask.request.memory, ask.request.compute});
+  for (const auto& entry : FleetsOf(gpus)) {
+    const gpu::MigBoard& board = *entry.first;
+    const Fleet& fleet = entry.second;
+    const auto wanted = ChooseProfile(board, {ask.request.memory, ask.request.compute});
     if (!wanted.ok()) continue;
     // Those that could take a new instance; who has a free one at hand is cheapest as it is.
     std::vector<size_t> able;
@@ -203,15 +212,16 @@ void ChooseAmong(const Ask& ask, const std::vector<GpuView>& gpus, std::vector<R
     }
     if (able.size() < 2) continue;
     const Planner& planner = *fleet.standings.front().planner;
-    const auto place = planner.Choose(states, wanted->profile);
-    if (!place) continue;
+    Planner::Choice place;
+    if (!Placed(planner, states, wanted->profile, &place)) continue;
     // The planner sees the whole node: its choice goes before what each GPU costs by itself.
-    Reason& best = reasons[able[static_cast<size_t>(place->gpu)]];
-    const Placement& at = planner.states().geometry().at(place->placement);
-    best.instance = Instance{board->profiles[static_cast<size_t>(at.profile)].name, at.start, at.size};
-    best.gives = fmt::format("{} at {}", best.instance->profile, at.start);
+    const size_t best = able[static_cast<size_t>(place.gpu)];
+    const Placement& at = planner.states().geometry().at(place.placement);
+    const std::string& profile = board.profiles[static_cast<size_t>(at.profile)].name;
+    reasons[best].instance = Instance{profile, at.start, at.size};
+    reasons[best].gives = fmt::format("{} at {}", profile, at.start);
     for (const size_t i : able) costs[i] += 1;
-    costs[able[static_cast<size_t>(place->gpu)]] = place->cost;
+    costs[best] = place.cost;
   }
 }
 
