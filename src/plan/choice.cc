@@ -57,6 +57,20 @@ PromiseReason Judge(Promise promise, const WayView& way, const GpuOccupancy& gpu
   return reason;
 }
 
+// Interception keeps an amount or nothing: what is needed of it has to be said. Empty: nothing is missing.
+std::string NeedWithoutAmount(const Ask& ask) {
+  const auto needs = [&ask](Promise promise) {
+    return std::find(ask.need.begin(), ask.need.end(), promise) != ask.need.end();
+  };
+  const auto& compute = ask.request.compute;
+  if (needs(Promise::kMemoryQuota) && !ask.request.memory) return "memory-quota: how much is not said: give --memory";
+  if (needs(Promise::kComputeCap) && (!compute || compute->mode != ComputeMode::kHard))
+    return "compute-cap: at what is not said: give --compute PCT";
+  if (needs(Promise::kComputeReservation) && (!compute || compute->mode == ComputeMode::kWorkConserving))
+    return "compute-reservation: how much is not said: give --compute PCT,soft";
+  return {};
+}
+
 Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& gpu, const WayView& way, double* cost) {
   Reason reason;
   reason.gpu = gpu.occupancy.index;
@@ -75,6 +89,19 @@ Reason Weigh(const Ask& ask, const std::vector<Promise>& needs, const GpuView& g
     reason.verdict = Verdict::kNotAsked;
     reason.why = "--time-slice was given, which only time-slicing has";
     return reason;
+  }
+  if (ask.request.processes && reason.mechanism != Mechanism::kExclusive &&
+      reason.mechanism != Mechanism::kTimeSlicing) {
+    reason.verdict = Verdict::kNotAsked;
+    reason.why = fmt::format("--processes was given, and {} does not limit how many a tenant runs", name);
+    return reason;
+  }
+  if (reason.mechanism == Mechanism::kIntercept) {
+    if (const std::string missing = NeedWithoutAmount(ask); !missing.empty()) {
+      reason.verdict = Verdict::kBreaksPromise;
+      reason.why = missing;
+      return reason;
+    }
   }
   const auto broken =
       std::find_if(reason.promises.begin(), reason.promises.end(), [&ask](const PromiseReason& promise) {

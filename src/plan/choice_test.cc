@@ -252,6 +252,23 @@ TEST(Choice, AMigDeviceIsGivenWhenItIsNamed) {
   EXPECT_THAT(Message(Choose(ask, views).status), HasSubstr("holds 19968 MiB"));
 }
 
+TEST(Choice, WhatInterceptionWouldIgnoreIsRefused) {
+  const std::vector<GpuView> gpus = {A100(0, false)};
+  Ask ask;
+  ask.request.share = "a";
+  ask.request.via = "intercept";
+  for (const Promise promise : {Promise::kMemoryQuota, Promise::kComputeCap, Promise::kComputeReservation}) {
+    ask.need = {promise};
+    EXPECT_EQ(ExitCodeFor(Choose(ask, gpus).status), ExitCode::kRefused) << gpu::Name(promise) << " of how much?";
+  }
+  ask.need = {Promise::kMemoryQuota, Promise::kComputeCap};
+  ask.request.memory = Bytes{kGiB};
+  ask.request.compute = Compute{ComputeMode::kHard, Percent{3000}};
+  EXPECT_TRUE(Choose(ask, gpus).status.ok()) << Choose(ask, gpus).status;
+  ask.request.processes = 2;
+  EXPECT_EQ(ExitCodeFor(Choose(ask, gpus).status), ExitCode::kRefused) << "it does not limit processes";
+}
+
 TEST(Choice, SeveralGpusByOneMechanism) {
   Ask ask = Wants({}, 4);
   ask.request.gpus = 2;
