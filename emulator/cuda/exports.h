@@ -38,7 +38,7 @@ struct ConstantAttribute {
 extern const ConstantAttribute kConstantAttributes[];  // sorted by attribute; not those that the board decides
 extern const int kConstantAttributeCount;
 
-// The answer of every function that is not implemented: 801, counted at the node.
+// The answer of every function that the emulated driver does not offer: 801, counted at the node.
 CUresult Unsupported(const char* symbol);
 
 // While alive, the null stream of this thread means its per-thread default stream.

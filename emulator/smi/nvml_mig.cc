@@ -229,6 +229,16 @@ nvmlReturn_t NvmlMig::Find(uint32_t gpu, uint32_t gpu_instance, nvmlGpuInstance_
   return code != NVML_SUCCESS ? code : nvml_.nvmlDeviceGetGpuInstanceById(device, gpu_instance, instance);
 }
 
+namespace {
+
+// In slices; 0: there is no such profile, and NVML says so.
+uint32_t SizeOf(const std::vector<MigProfileRow>& profiles, uint32_t id) {
+  const auto found = std::find_if(profiles.begin(), profiles.end(), [id](const auto& row) { return row.id == id; });
+  return found == profiles.end() ? 0 : found->size;
+}
+
+}  // namespace
+
 Exit NvmlMig::CreateGpuInstance(uint32_t gpu, uint32_t profile, std::optional<uint32_t> start, uint32_t* id,
                                 std::string* why) {
   nvmlDevice_t device = nullptr;
@@ -238,10 +248,7 @@ Exit NvmlMig::CreateGpuInstance(uint32_t gpu, uint32_t profile, std::optional<ui
   if (code == NVML_SUCCESS && start) {
     MigNode node;
     code = ReadProfiles(device, &node);
-    nvml::abi::nvmlGpuInstancePlacement_t placement = {*start, 0};
-    for (const MigProfileRow& row : node.profiles) {
-      if (row.id == profile) placement.size = row.size;
-    }
+    nvml::abi::nvmlGpuInstancePlacement_t placement = {*start, SizeOf(node.profiles, profile)};
     if (code == NVML_SUCCESS) {
       code = nvml_.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile, &placement, &instance);
     }
@@ -268,10 +275,7 @@ Exit NvmlMig::CreateComputeInstance(uint32_t gpu, uint32_t gpu_instance, uint32_
   if (code == NVML_SUCCESS && start) {
     MigGpuInstance there;
     code = ReadComputeProfiles(parent, &there);
-    nvml::abi::nvmlComputeInstancePlacement_t placement = {*start, 0};
-    for (const MigProfileRow& row : there.compute_profiles) {
-      if (row.id == profile) placement.size = row.size;
-    }
+    nvml::abi::nvmlComputeInstancePlacement_t placement = {*start, SizeOf(there.compute_profiles, profile)};
     if (code == NVML_SUCCESS) {
       code = nvml_.nvmlGpuInstanceCreateComputeInstanceWithPlacement(parent, profile, &placement, &instance);
     }

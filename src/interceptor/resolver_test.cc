@@ -204,8 +204,7 @@ TEST(Resolver, BySonameAlsoDeep) {
 }
 TEST(Resolver, OwnNameSpace) {
   if (mete::testing::kSanitized)
-    GTEST_SKIP()
-        << "a sanitizer's runtime does not work in a second name space; e2e_resolver takes this route as it ships";
+    GTEST_SKIP() << "a sanitizer's runtime is no use in a second name space; e2e_resolver goes there as it ships";
   EXPECT_EQ(RunTenant(StandIn(Options()), "NameSpace"), 0);
 }
 TEST(Resolver, Fault28_EveryVersionAndFlagIsAnsweredAsByTheDriver) {
